@@ -1,0 +1,1 @@
+//! Formats of the systems whose protocols these are.

@@ -1,0 +1,3 @@
+//! Protocol A: replicas of a versioned key space.
+
+pub mod command;

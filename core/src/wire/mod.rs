@@ -1,0 +1,1 @@
+//! Frames and messages of protocol A.
