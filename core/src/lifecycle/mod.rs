@@ -1,3 +1,4 @@
 //! Protocol A: replicas of a versioned key space.
 
+pub mod api;
 pub mod command;
