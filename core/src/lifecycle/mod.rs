@@ -2,3 +2,5 @@
 
 pub mod api;
 pub mod command;
+pub mod history;
+pub mod views;
