@@ -1,8 +1,10 @@
 //! Protocol A: replicas of a versioned key space.
 
 pub mod api;
+pub mod authority;
 pub mod checkpoint;
 mod checkpoint_read;
 pub mod command;
+pub mod entry;
 pub mod history;
 pub mod views;
