@@ -1,5 +1,6 @@
 //! Protocol A: replicas of a versioned key space.
 
+pub mod acked;
 pub mod api;
 pub mod authority;
 pub mod checkpoint;
@@ -7,4 +8,5 @@ mod checkpoint_read;
 pub mod command;
 pub mod entry;
 pub mod history;
+pub mod membership;
 pub mod views;
