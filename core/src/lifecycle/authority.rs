@@ -29,7 +29,7 @@ pub const RESERVED_LEFT_MIN: u64 = 512;
 ///
 /// let tail = Version::new(1, 3);
 /// let mut restarted = Authority::open(Some(&sidecar), AuthorityId::from_text("node-a"), tail)?;
-/// assert_eq!(restarted.allocate(1)?, Version::new(1, 1025));
+/// assert_eq!(restarted.allocate(1)?, Version::new(1, 1028));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
