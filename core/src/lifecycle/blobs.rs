@@ -10,13 +10,18 @@ use super::shared::{LinkPurpose, Shared};
 use super::source::Source;
 use crate::error::StorageFault;
 use crate::record::BlobKey;
+use crate::wire::blob::{BlobMessage, PeerKey};
 use crate::wire::message::Message;
+use crate::wire::own::{BlobRange, BlobRangeGet, OwnMessage};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Only keys of 32 bytes, verified, exist for us.
-fn parse(key: &[u8]) -> Option<BlobKey> {
-    <[u8; 32]>::try_from(key).ok().map(BlobKey)
+/// Only SHA-256 keys, verified, exist for us.
+fn ours(key: &PeerKey) -> Option<BlobKey> {
+    match key {
+        PeerKey::Blob(key) => Some(*key),
+        PeerKey::Foreign(_) => None,
+    }
 }
 
 impl Session {
@@ -34,19 +39,15 @@ impl Session {
             let busy = |key| fetching.get(&key).is_some_and(|other| *other != link);
             let Some(request) = self.fetch.next(shared.config.blob_requests_max, busy) else { break };
             shared.fetching.insert(request.key, link);
-            let (key, offset, bytes) = (request.key, request.offset, request.bytes);
-            self.send(shared, &Message::PieceGet { key, offset, bytes });
+            let (key, offset, bytes) = (request.key, request.offset, u64::from(request.bytes));
+            self.send_own(shared, OwnMessage::BlobRangeGet(BlobRangeGet { key, offset, bytes }));
         }
     }
 
     /// Asks a peer without pieces for whole blobs, all that are wanted at once.
     fn ask_whole(&mut self, shared: &mut Shared) {
-        let mut keys = Vec::new();
         while let Some(request) = self.fetch.next(shared.config.wire.blob.keys_max, |_| false) {
-            keys.push(request.key.0.to_vec());
-        }
-        if !keys.is_empty() {
-            self.send(shared, &Message::BlobGet { keys });
+            self.send(shared, &Message::Blob(BlobMessage::Get { key: request.key.into() }));
         }
     }
 
@@ -61,13 +62,15 @@ impl Session {
     }
 
     /// The peer asks for a piece.
-    pub(super) fn on_piece_get(&mut self, shared: &mut Shared, key: BlobKey, offset: u64, bytes: u32) {
+    pub(super) fn on_piece_get(&mut self, shared: &mut Shared, get: BlobRangeGet) {
+        let BlobRangeGet { key, offset, bytes } = get;
         if self.serving >= shared.config.blob_requests_max {
             let expected = alloc::format!("at most {} open requests", shared.config.blob_requests_max);
             return self.fault(shared, PeerFaultKind::Limit, expected, "one more");
         }
         self.serving += 1;
-        let bytes_max = bytes.min(crate::limits::PIECE_BYTES_MAX);
+        let most = crate::limits::PIECE_BYTES_MAX;
+        let bytes_max = u32::try_from(bytes).unwrap_or(most).min(most);
         shared.blob(self.link, LinkPurpose::ServePiece(key, offset), |ticket| BlobCommand::Read {
             ticket,
             key,
@@ -88,22 +91,16 @@ impl Session {
         match result {
             Ok(Some(piece)) => {
                 let (total, data) = (piece.total, piece.bytes);
-                self.send(shared, &Message::Piece { key, offset, total, data });
+                self.send_own(shared, OwnMessage::BlobRange(BlobRange { key, offset, total, data }));
             }
-            Ok(None) => self.send(shared, &Message::PieceAbsent { key }),
+            Ok(None) => self.send_own(shared, OwnMessage::BlobAbsent { key }),
             Err(fault) => self.read_failed(shared, fault),
         }
     }
 
     /// A piece came.
-    pub(super) fn on_piece(
-        &mut self,
-        shared: &mut Shared,
-        key: BlobKey,
-        offset: u64,
-        total: u64,
-        data: Vec<u8>,
-    ) {
+    pub(super) fn on_piece(&mut self, shared: &mut Shared, piece: BlobRange) {
+        let BlobRange { key, offset, total, data } = piece;
         if self.is_stopped() {
             return;
         }
@@ -188,8 +185,8 @@ impl Session {
     }
 
     /// A peer sends a whole blob, ahead of the record that needs it or because we asked.
-    pub(super) fn on_blob_put(&mut self, shared: &mut Shared, key: &[u8], data: Vec<u8>) {
-        let Some(key) = parse(key) else {
+    pub(super) fn on_blob_put(&mut self, shared: &mut Shared, key: &PeerKey, data: Vec<u8>) {
+        let Some(key) = ours(key) else {
             shared.loose_records += 1;
             return;
         };
@@ -211,14 +208,14 @@ impl Session {
         self.offered_puts = self.offered_puts.saturating_sub(1);
         let stored = self.on_fetched(shared, key, result);
         if stored {
-            self.send(shared, &Message::BlobAck { key: key.0.to_vec() });
+            self.send(shared, &Message::Blob(BlobMessage::Ack { key: key.into() }));
         }
         stored
     }
 
     /// A peer says which blobs it has: we answer which of them we lack, or nothing.
-    pub(super) fn on_blob_has(&mut self, shared: &mut Shared, keys: &[Vec<u8>]) {
-        let keys: Vec<BlobKey> = keys.iter().filter_map(|key| parse(key)).collect();
+    pub(super) fn on_blob_has(&mut self, shared: &mut Shared, keys: &[PeerKey]) {
+        let keys: Vec<BlobKey> = keys.iter().filter_map(ours).collect();
         if keys.is_empty() || !self.takes(shared) {
             return;
         }
@@ -240,19 +237,20 @@ impl Session {
             Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
         };
         let missing = keys.iter().zip(&lengths).filter(|(_, length)| length.is_none());
-        let keys: Vec<Vec<u8>> = missing.map(|(key, _)| key.0.to_vec()).collect();
+        let keys: Vec<PeerKey> = missing.map(|(key, _)| (*key).into()).collect();
         if !keys.is_empty() {
-            self.send(shared, &Message::BlobMissing { keys });
+            self.send(shared, &Message::Blob(BlobMessage::Missing { keys }));
         }
     }
 
     /// A peer asks for whole blobs.
-    pub(super) fn on_blob_wanted(&mut self, shared: &mut Shared, keys: &[Vec<u8>]) {
+    pub(super) fn on_blob_wanted(&mut self, shared: &mut Shared, keys: &[PeerKey]) {
         if self.serve_queue.len() + keys.len() > shared.config.wire.blob.keys_max as usize {
-            let expected = alloc::format!("at most {} blobs asked for at once", shared.config.wire.blob.keys_max);
+            let expected =
+                alloc::format!("at most {} blobs asked for at once", shared.config.wire.blob.keys_max);
             return self.fault(shared, PeerFaultKind::Limit, expected, keys.len().to_string());
         }
-        self.serve_queue.extend(keys.iter().filter_map(|key| parse(key)));
+        self.serve_queue.extend(keys.iter().filter_map(ours));
         self.pump_serve(shared);
     }
 
@@ -277,8 +275,10 @@ impl Session {
         self.serving = self.serving.saturating_sub(1);
         let needed = self.pushed.contains(&key);
         match result {
-            Ok(Some(piece)) if piece.total <= u64::from(super::session::blob_put_bytes_max(&shared.config)) => {
-                self.send(shared, &Message::BlobPut { key: key.0.to_vec(), data: piece.bytes });
+            Ok(Some(piece))
+                if piece.total <= u64::from(super::session::blob_put_bytes_max(&shared.config)) =>
+            {
+                self.send(shared, &Message::Blob(BlobMessage::Put { key: key.into(), data: piece.bytes }));
             }
             Ok(Some(_)) if needed => return self.push_failed(shared, PairReason::BlobTooLarge),
             Ok(None) if needed => return self.push_failed(shared, PairReason::BlobMissing),
@@ -290,8 +290,8 @@ impl Session {
     }
 
     /// A peer has stored a whole blob.
-    pub(super) fn on_blob_ack(&mut self, shared: &mut Shared, key: &[u8]) {
-        if let Some(key) = parse(key)
+    pub(super) fn on_blob_ack(&mut self, shared: &mut Shared, key: &PeerKey) {
+        if let Some(key) = ours(key)
             && self.pushed.remove(&key)
             && matches!(self.source, Source::Pushing(_))
         {

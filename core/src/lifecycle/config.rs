@@ -29,8 +29,8 @@ pub struct ReplicaConfig {
     pub keepalive_ms: u64,
     /// How long such a link may be silent.
     pub idle_ms: u64,
-    /// Most journal entries that one round of compaction takes.
-    pub compaction_entries_max: u64,
+    /// Most distinct keys that one round of compaction holds in memory.
+    pub compaction_keys_max: u32,
 }
 
 impl Default for ReplicaConfig {
@@ -47,7 +47,7 @@ impl Default for ReplicaConfig {
             acked_save_ms: 50,
             keepalive_ms: 15_000,
             idle_ms: 60_000,
-            compaction_entries_max: 262_144,
+            compaction_keys_max: 262_144,
         }
     }
 }
@@ -65,7 +65,9 @@ pub enum ConfigError {
         name: &'static str,
     },
     /// A record could be written that no peer could ever be sent.
-    #[error("record_bytes_max is {record_bytes_max}, but a repair batch takes records of at most {batch_bytes_max} bytes")]
+    #[error(
+        "record_bytes_max is {record_bytes_max}, but a repair batch takes records of at most {batch_bytes_max} bytes"
+    )]
     RecordExceedsBatch {
         /// The record limit.
         record_bytes_max: u32,
@@ -94,13 +96,13 @@ impl ReplicaConfig {
             ("link_queue_bytes_max", self.link_queue_bytes_max),
             ("blob_requests_max", u64::from(self.blob_requests_max)),
             ("snapshot_requests_max", u64::from(self.snapshot_requests_max)),
-            ("compaction_entries_max", self.compaction_entries_max),
+            ("compaction_keys_max", u64::from(self.compaction_keys_max)),
         ] {
             if value == 0 {
                 return Err(ConfigError::Zero { name });
             }
         }
-        let batch_bytes_max = self.wire.repair.metadata_bytes_max;
+        let batch_bytes_max = self.wire.repair.record_json_bytes_max;
         if self.record.record_bytes_max > batch_bytes_max {
             return Err(ConfigError::RecordExceedsBatch {
                 record_bytes_max: self.record.record_bytes_max,

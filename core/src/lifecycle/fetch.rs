@@ -85,8 +85,7 @@ impl Fetch {
         if self.open >= open_max {
             return None;
         }
-        let unfinished =
-            self.active.iter_mut().find(|(_, a)| a.total.is_some_and(|total| a.asked < total));
+        let unfinished = self.active.iter_mut().find(|(_, a)| a.total.is_some_and(|total| a.asked < total));
         if let Some((key, active)) = unfinished {
             let request = PieceRequest { key: *key, offset: active.asked, bytes: PIECE_BYTES_MAX };
             active.asked += u64::from(PIECE_BYTES_MAX);

@@ -1,5 +1,7 @@
 //! The durable prefix of a log: which version lies where, and the digest chain over it.
 
+pub use crate::wire::own::EpochMark;
+
 use crate::id::Lsn;
 use crate::record::{AuthorityId, Version};
 use alloc::collections::VecDeque;
@@ -11,17 +13,6 @@ pub const ANCHOR_RECORDS: u64 = 1024;
 
 /// How many of the latest epochs are remembered.
 pub const EPOCHS_MAX: usize = 64;
-
-/// Where an epoch of the log's authority begins.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct EpochMark {
-    /// The epoch.
-    pub epoch: u64,
-    /// The first version in it.
-    pub start: Version,
-    /// Who gave it.
-    pub authority: AuthorityId,
-}
 
 /// Extends the digest chain by one record: D(v) = SHA-256(D(previous) ‖ canonical bytes).
 #[must_use]

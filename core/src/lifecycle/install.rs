@@ -15,7 +15,8 @@ use crate::journal::current::CheckpointRef;
 use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{BlobKey, State, Version};
 use crate::verdict::Verdict;
-use crate::wire::message::{Message, Snapshot, SnapshotOffer};
+use crate::wire::own::{OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer};
+use crate::wire::repair::Snapshot;
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -106,7 +107,12 @@ impl Install {
                     let namespace = record.key.namespace();
                     if !shared.current.namespaces.iter().any(|n| n == namespace) {
                         let found = namespace.escape_ascii().to_string();
-                        return Err(CheckpointError::new(CheckpointRule::Log, "a namespace of this log", found, 0));
+                        return Err(CheckpointError::new(
+                            CheckpointRule::Log,
+                            "a namespace of this log",
+                            found,
+                            0,
+                        ));
                     }
                     *records += 1;
                     if let State::Present { blob } = record.state {
@@ -179,8 +185,7 @@ impl Session {
                 if let Some(install) = other {
                     shared.abandon_install(&install);
                 }
-                let number = shared.current.next_checkpoint;
-                shared.current.next_checkpoint += 1;
+                let number = shared.take_checkpoint_number();
                 shared.install = Some(Install::new(offer, number, shared, self.link));
             }
         }
@@ -216,17 +221,23 @@ impl Session {
             {
                 let (sha256, offset) = (install.offer.sha256, install.asked);
                 install.asked += u64::from(PIECE_BYTES_MAX);
-                self.send(shared, &Message::SnapshotGet { sha256, offset });
+                self.send_own(shared, OwnMessage::SnapshotGet(SnapshotGet { sha256, offset }));
             }
         }
         shared.install = Some(install);
     }
 
     /// A piece of the snapshot came.
-    pub(super) fn on_chunk(&mut self, shared: &mut Shared, offset: u64, data: Vec<u8>) {
+    pub(super) fn on_chunk(&mut self, shared: &mut Shared, chunk: SnapshotChunk) {
+        let SnapshotChunk { offset, data } = chunk;
         let Some(mut install) = shared.install.take_if(|install| install.link == Some(self.link)) else {
             let found = alloc::format!("a piece at {offset}");
-            return self.fault(shared, PeerFaultKind::Sequence, "pieces of a snapshot that is asked for", found);
+            return self.fault(
+                shared,
+                PeerFaultKind::Sequence,
+                "pieces of a snapshot that is asked for",
+                found,
+            );
         };
         let rest = install.offer.bytes - install.received;
         let bytes = rest.min(u64::from(PIECE_BYTES_MAX));
@@ -265,7 +276,12 @@ impl Session {
         let mut writer = CheckpointWriter::new(&header);
         for record in &snapshot.records {
             if let Err(error) = writer.push(record) {
-                return self.fault(shared, PeerFaultKind::Snapshot, error.expected.clone(), error.to_string());
+                return self.fault(
+                    shared,
+                    PeerFaultKind::Snapshot,
+                    error.expected.clone(),
+                    error.to_string(),
+                );
             }
         }
         let mut pieces = Vec::new();
@@ -281,8 +297,7 @@ impl Session {
             sha256: written.sha256,
             records: written.records,
         };
-        let number = shared.current.next_checkpoint;
-        shared.current.next_checkpoint += 1;
+        let number = shared.take_checkpoint_number();
         let mut install = Install::new(offer, number, shared, self.link);
         self.offered = Some(cut);
         for (offset, bytes) in pieces {
@@ -381,8 +396,10 @@ impl Shared {
                 }
                 install.stage = Stage::Syncing;
                 let file = install.file();
-                self.out
-                    .command(Purpose::Install(InstallPurpose::Sync), |ticket| StorageCommand::Sync { ticket, file });
+                self.out.command(Purpose::Install(InstallPurpose::Sync), |ticket| StorageCommand::Sync {
+                    ticket,
+                    file,
+                });
             }
             Stage::Entering => {
                 if let Some(switched) = self.journal.take_switched() {
@@ -425,6 +442,7 @@ impl Shared {
     }
 
     fn commit_install(&mut self, install: &Install) {
+        self.obsolete = self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
         self.current.checkpoint = Some(install.reference());
         self.current.floor = super::opaque::floor_bytes(install.offer.cut);
         self.current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
@@ -442,10 +460,8 @@ impl Shared {
             Some(header) => (header.cut_digest, header.epochs),
             None => ([0; 32], Vec::new()),
         };
-        self.submitted_authority = epochs
-            .last()
-            .filter(|mark| mark.epoch == cut.epoch)
-            .map(|mark| mark.authority.clone());
+        self.submitted_authority =
+            epochs.last().filter(|mark| mark.epoch == cut.epoch).map(|mark| mark.authority.clone());
         self.history.reset(cut, digest, &epochs);
         self.submitted = cut;
         self.drop_segments();

@@ -12,7 +12,7 @@ use crate::error::StorageFault;
 use crate::journal::read::{EntryReader, ReadRequest};
 use crate::record::Version;
 use crate::verdict::Verdict;
-use crate::wire::message::{EpochMark, Message, Position};
+use crate::wire::own::{Mark, OwnMessage, Position};
 use alloc::string::ToString;
 use core::ops::ControlFlow;
 
@@ -28,42 +28,26 @@ impl Session {
     /// Tells the peer where we stand.
     pub(super) fn send_standing(&mut self, shared: &mut Shared) {
         let standing = shared.standing();
-        let epochs = shared
-            .history
-            .epochs()
-            .iter()
-            .map(|mark| EpochMark { epoch: mark.epoch, start: mark.start, authority: mark.authority.clone() })
-            .collect();
         let position = Position {
-            floor: standing.floor,
-            floor_digest: standing.floor_digest,
-            tail: standing.tail,
-            tail_digest: standing.tail_digest,
-            epochs,
+            floor: Mark { version: standing.floor, digest: standing.floor_digest },
+            tail: Mark { version: standing.tail, digest: standing.tail_digest },
+            epochs: shared.history.epochs(),
         };
-        self.send(shared, &Message::Position(position));
+        self.send_own(shared, OwnMessage::Position(position));
     }
 
     /// The peer says where it stands. The first time this opens repair; later it is a sign of life
     /// that must not contradict what is known.
     pub(super) fn on_position(&mut self, shared: &mut Shared, position: &Position) {
-        if !self.peer.history {
-            let found = "a standing from a peer without strandline.history.v1";
-            return self.fault(shared, PeerFaultKind::Sequence, "repair messages only", found);
-        }
         if self.is_stopped() {
             return;
         }
         let theirs = Standing {
-            floor: position.floor,
-            floor_digest: position.floor_digest,
-            tail: position.tail,
-            tail_digest: position.tail_digest,
+            floor: position.floor.version,
+            floor_digest: position.floor.digest,
+            tail: position.tail.version,
+            tail_digest: position.tail.digest,
         };
-        if theirs.floor > theirs.tail {
-            let found = alloc::format!("floor {} above tail {}", theirs.floor, theirs.tail);
-            return self.fault(shared, PeerFaultKind::Message, "a floor at or below the tail", found);
-        }
         if self.digesting.is_some() {
             return;
         }
@@ -195,7 +179,12 @@ impl Session {
         }
         if !self.sends() {
             let found = alloc::format!("an acknowledgement of {version}");
-            return self.fault(shared, PeerFaultKind::Sequence, "no acknowledgements on a receiving link", found);
+            return self.fault(
+                shared,
+                PeerFaultKind::Sequence,
+                "no acknowledgements on a receiving link",
+                found,
+            );
         }
         if self.peer.history && matches!(self.source, Source::Waiting) {
             let found = alloc::format!("an acknowledgement of {version}");

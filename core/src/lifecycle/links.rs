@@ -139,7 +139,9 @@ mod tests {
     #[test]
     fn both_sides_agree_which_link_stays() {
         // One link dialed by a, one by b; each side may learn of them in either order.
-        for (a_sees_own_first, b_sees_own_first) in [(true, true), (true, false), (false, true), (false, false)] {
+        for (a_sees_own_first, b_sees_own_first) in
+            [(true, true), (true, false), (false, true), (false, false)]
+        {
             let keeps_a_dialed = |ours, theirs, own_first: bool, own_is_a: bool| {
                 let stays = duplicate(ours, theirs, own_first, !own_first);
                 let kept_is_own = (stays == Stays::Old) == own_first;

@@ -225,6 +225,13 @@ impl Members {
         self.list[at].state != before
     }
 
+    /// Takes over what happened to a member since the list was copied to be changed.
+    pub(super) fn carry_over(&mut self, member: &Member) {
+        if let Ok(at) = self.find(&member.identity) {
+            self.list[at] = member.clone();
+        }
+    }
+
     /// The content of the sidecar: JSON.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -9,7 +9,8 @@ use super::shared::{LinkPurpose, Shared};
 use crate::error::StorageFault;
 use crate::id::Lsn;
 use crate::record::{BlobKey, Record, State, Version};
-use crate::wire::message::{Batch, Message};
+use crate::wire::message::Message;
+use crate::wire::repair::Batch;
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -55,11 +56,8 @@ impl Session {
             return true;
         }
         if shared.authority.is_some() {
-            let verdict = super::judging::diverged(
-                super::api::PairReason::AheadOfTail,
-                to,
-                shared.history.tail(),
-            );
+            let verdict =
+                super::judging::diverged(super::api::PairReason::AheadOfTail, to, shared.history.tail());
             self.stop(shared, verdict);
         } else {
             let expected = "no records on a sending link";
@@ -150,7 +148,12 @@ impl Session {
                 self.close(shared, CloseReason::Closing);
             }
             Err(error) => {
-                self.fault(shared, PeerFaultKind::Limit, "records within this log's limits", error.to_string());
+                self.fault(
+                    shared,
+                    PeerFaultKind::Limit,
+                    "records within this log's limits",
+                    error.to_string(),
+                );
             }
         }
     }

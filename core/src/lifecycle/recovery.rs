@@ -18,7 +18,9 @@ use crate::error::{Classified, Family, StorageFault};
 use crate::id::{Incarnation, LinkId, LogId, Run};
 use crate::journal::command::{FileName, Listed, SegmentNumber, StorageCommand, StorageOutcome};
 use crate::journal::current::{self, Current};
-use crate::journal::recovery::{JournalRecovery, Origin, Recovered, RecoveryFault, RecoveryPurpose, RecoveryStep};
+use crate::journal::recovery::{
+    JournalRecovery, Origin, Recovered, RecoveryFault, RecoveryPurpose, RecoveryStep,
+};
 use crate::journal::writer::JournalPurpose;
 use crate::machine::{FrameInfo, Machine, Out, Pending};
 use crate::record::{AuthorityId, Version};
@@ -147,7 +149,10 @@ enum Stage {
     Creating(u32),
     /// Reading sidecars; how many are out.
     Sidecars(u32),
-    Checkpoint { reader: Box<CheckpointReader>, offset: u64 },
+    Checkpoint {
+        reader: Box<CheckpointReader>,
+        offset: u64,
+    },
     CheckpointSync,
     Journal(Box<JournalRecovery>),
     Entering(Box<Recovered>),
@@ -282,9 +287,7 @@ impl Recovery {
             (Purpose::Sidecar(file), StorageOutcome::Read(result)) => {
                 self.sidecar(file, &result.map_err(storage)?)
             }
-            (Purpose::Checkpoint, StorageOutcome::Read(result)) => {
-                self.checkpoint(&result.map_err(storage)?)
-            }
+            (Purpose::Checkpoint, StorageOutcome::Read(result)) => self.checkpoint(&result.map_err(storage)?),
             (Purpose::CheckpointSync, StorageOutcome::Sync(result)) => {
                 result.map_err(storage)?;
                 self.begin_journal()
@@ -495,7 +498,8 @@ impl Recovery {
             self.read_checkpoint(file, offset);
             return Ok(());
         }
-        let Stage::Checkpoint { reader, .. } = core::mem::replace(&mut self.stage, Stage::CheckpointSync) else {
+        let Stage::Checkpoint { reader, .. } = core::mem::replace(&mut self.stage, Stage::CheckpointSync)
+        else {
             unreachable!("a checkpoint is being read");
         };
         let summary = reader.finish().map_err(damaged)?;
@@ -575,7 +579,9 @@ impl Recovery {
 
     fn entering(&mut self, purpose: JournalPurpose, outcome: StorageOutcome) -> Result<(), RecoveryError> {
         let recovered = match &mut self.stage {
-            Stage::Entering(recovered) | Stage::Removing(recovered) | Stage::Committing(recovered) => recovered,
+            Stage::Entering(recovered) | Stage::Removing(recovered) | Stage::Committing(recovered) => {
+                recovered
+            }
             _ => unreachable!("only entering sends commands of the live journal"),
         };
         let handled = match outcome {
@@ -631,7 +637,7 @@ impl Recovery {
 }
 
 fn refused(fault: RecoveryFault) -> RecoveryError {
-    RecoveryError::Storage(fault.into_fault())
+    RecoveryError::Storage(fault.fault().clone())
 }
 
 /// Whether a log may be made for this.

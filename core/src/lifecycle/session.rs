@@ -4,18 +4,23 @@
 //! peer lacks (`source`), taking what we lack (`receive`), and moving blobs (`blobs`).
 
 use super::api::{CloseReason, Event, LinkRole, LinkStatus, PairVerdict, PeerFault, PeerFaultKind, Verified};
+use super::config::ReplicaConfig;
 use super::fetch::Fetch;
 use super::judging::Digesting;
 use super::receive::Receive;
 use super::shared::Shared;
 use super::source::Source;
 use crate::id::{Incarnation, LinkId};
+use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 use crate::record::{BlobKey, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
-use crate::wire::frame::{FrameDecoder, encode_frame};
+use crate::wire::blob::BlobMessage;
+use crate::wire::capability::{Capabilities, Capability};
+use crate::wire::frame::{FrameDecoder, write_frame};
 use crate::wire::handshake::Authenticated;
-use crate::wire::message::{Message, StopVerdict};
+use crate::wire::message::{Message, decode_message, encode};
+use crate::wire::own::{OwnMessage, Stop, StopVerdict};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -35,6 +40,7 @@ pub(super) struct Peer {
     pub(super) reconcile: bool,
     /// We dialed it.
     pub(super) dialed: bool,
+    pub(super) capabilities: Capabilities,
 }
 
 impl Peer {
@@ -43,11 +49,12 @@ impl Peer {
         Self {
             identity: authenticated.identity().to_string(),
             incarnation: authenticated.incarnation(),
-            history: capabilities.has_history(),
-            chunks: capabilities.has_snapshot_chunks(),
-            ranges: capabilities.has_blob_ranges(),
-            reconcile: capabilities.has_reconcile(),
+            history: capabilities.has(Capability::History),
+            chunks: capabilities.has(Capability::SnapshotChunks),
+            ranges: capabilities.has(Capability::BlobRanges),
+            reconcile: capabilities.has(Capability::RepairReconcile),
             dialed: authenticated.dialed(),
+            capabilities: capabilities.clone(),
         }
     }
 }
@@ -196,10 +203,10 @@ impl Session {
         while !self.down && !self.must_pause(shared) {
             taken += self.decoder.push(&unread[taken..]);
             let message = match self.decoder.next_frame() {
-                Ok(Some(payload)) => {
-                    message::decode(payload, &shared.config.wire, &self.peer.capabilities)
-                        .map_err(|error| (PeerFaultKind::Message, "a message of this protocol", error.to_string()))
-                }
+                Ok(Some(payload)) => decode_message(payload, &shared.config.wire, &self.peer.capabilities)
+                    .map_err(|error| {
+                        (PeerFaultKind::Message, "a message of this protocol", error.to_string())
+                    }),
                 Ok(None) => break,
                 Err(error) => Err((PeerFaultKind::Frame, "SHV1 frames", error.to_string())),
             };
@@ -241,25 +248,43 @@ impl Session {
             Message::Batch(batch) => self.on_batch(shared, batch),
             Message::Snapshot(snapshot) => self.on_snapshot_frame(shared, snapshot),
             Message::Ack { watermark } => self.on_ack(shared, watermark),
-            Message::BlobPut { key, data } => self.on_blob_put(shared, &key, data),
-            Message::BlobHas { keys } => self.on_blob_has(shared, &keys),
-            Message::BlobMissing { keys } | Message::BlobGet { keys } => self.on_blob_wanted(shared, &keys),
-            Message::BlobAck { key } => self.on_blob_ack(shared, &key),
-            Message::Position(position) => self.on_position(shared, &position),
-            Message::SnapshotOffer(offer) => self.on_offer(shared, offer),
-            Message::SnapshotGet { sha256, offset } => self.on_snapshot_get(shared, &sha256, offset),
-            Message::SnapshotChunk { offset, data } => self.on_chunk(shared, offset, data),
-            Message::PieceGet { key, offset, bytes } => self.on_piece_get(shared, key, offset, bytes),
-            Message::Piece { key, offset, total, data } => self.on_piece(shared, key, offset, total, data),
-            Message::PieceAbsent { key } => self.on_piece_absent(shared, key),
-            Message::Stop { verdict, reason, detail } => self.on_stop(shared, verdict, &reason, &detail),
+            Message::Blob(message) => self.blob_message(shared, message),
+            Message::Own(message) => self.own_message(shared, message),
         }
+    }
+
+    fn blob_message(&mut self, shared: &mut Shared, message: BlobMessage) {
+        match message {
+            BlobMessage::Put { key, data } => self.on_blob_put(shared, &key, data),
+            BlobMessage::Has { keys } => self.on_blob_has(shared, &keys),
+            BlobMessage::Missing { keys } => self.on_blob_wanted(shared, &keys),
+            BlobMessage::Get { key } => self.on_blob_wanted(shared, &[key]),
+            BlobMessage::Ack { key } => self.on_blob_ack(shared, &key),
+        }
+    }
+
+    fn own_message(&mut self, shared: &mut Shared, message: OwnMessage) {
+        match message {
+            OwnMessage::Position(position) => self.on_position(shared, &position),
+            OwnMessage::SnapshotOffer(offer) => self.on_offer(shared, offer),
+            OwnMessage::SnapshotGet(get) => self.on_snapshot_get(shared, get),
+            OwnMessage::SnapshotChunk(chunk) => self.on_chunk(shared, chunk),
+            OwnMessage::BlobRangeGet(get) => self.on_piece_get(shared, get),
+            OwnMessage::BlobRange(piece) => self.on_piece(shared, piece),
+            OwnMessage::BlobAbsent { key } => self.on_piece_absent(shared, key),
+            OwnMessage::Stop(stop) => self.on_stop(shared, &stop),
+        }
+    }
+
+    /// Queues one of Strandline's own messages.
+    pub(super) fn send_own(&mut self, shared: &mut Shared, message: OwnMessage) {
+        self.send(shared, &Message::Own(message));
     }
 
     /// Queues a message for the peer.
     pub(super) fn send(&mut self, shared: &mut Shared, message: &Message) {
         let mut payload = Vec::new();
-        if let Err(error) = crate::wire::message::encode(message, &shared.config.wire, &mut payload) {
+        if let Err(error) = encode(message, &shared.config.wire, &mut payload) {
             // What we send was read from our own log under the same limits.
             unreachable!("a message of our own exceeds our own limits: {error}");
         }
@@ -272,7 +297,7 @@ impl Session {
             return;
         }
         let mut frame = Vec::with_capacity(payload.len() + 8);
-        encode_frame(payload, &mut frame);
+        write_frame(payload, &mut frame).expect("the encoder bounds a payload below a frame");
         if self.outbox.is_empty() {
             shared.out.event(Event::Frames { link: self.link });
         }
@@ -290,12 +315,7 @@ impl Session {
     ) {
         let fault = PeerFault { what, expected: expected.into(), found: found.into() };
         if self.peer.history {
-            let stop = Message::Stop {
-                verdict: StopVerdict::Fault,
-                reason: what.to_string(),
-                detail: fault.to_string(),
-            };
-            self.send(shared, &stop);
+            self.send_stop(shared, StopVerdict::Fault, what.to_string(), &fault.to_string());
         }
         self.close(shared, CloseReason::Fault(fault));
     }
@@ -341,7 +361,7 @@ impl Session {
                 }
                 Verdict::Complete { .. } => unreachable!("nothing stops at a complete verdict"),
             };
-            self.send(shared, &Message::Stop { verdict: kind, reason, detail });
+            self.send_stop(shared, kind, reason, &detail);
         }
         self.halt_repair(shared);
         self.give_verdict(shared, verdict);
@@ -360,15 +380,19 @@ impl Session {
         matches!(self.source, Source::Stopped)
     }
 
-    fn on_stop(&mut self, shared: &mut Shared, verdict: StopVerdict, reason: &str, detail: &str) {
+    fn send_stop(&mut self, shared: &mut Shared, verdict: StopVerdict, reason: String, detail: &str) {
+        self.send_own(shared, OwnMessage::Stop(Stop { verdict, reason, detail: bounded(detail) }));
+    }
+
+    fn on_stop(&mut self, shared: &mut Shared, stop: &Stop) {
         let evidence = |reason| super::api::Divergence {
             at: self.acked,
             ours: alloc::format!("{}", shared.history.tail()),
-            theirs: alloc::format!("the peer says: {}", bounded(detail)),
+            theirs: alloc::format!("the peer says: {}", bounded(&stop.detail)),
             reason,
         };
-        let known = super::api::PairReason::parse(reason);
-        let verdict = match verdict {
+        let known = super::api::PairReason::parse(&stop.reason);
+        let verdict = match stop.verdict {
             // The peer closes the link itself; its reason is already on our side's log.
             StopVerdict::Fault => None,
             StopVerdict::Gap | StopVerdict::Unknown => known.map(|reason| Verdict::Unknown { reason }),
@@ -444,6 +468,12 @@ impl Session {
             }
         }
     }
+}
+
+/// Longest blob that goes whole: in base64 it must fit a frame.
+pub(super) fn blob_put_bytes_max(config: &ReplicaConfig) -> u32 {
+    let fits = (FRAME_PAYLOAD_BYTES_MAX - 1024) / 4 * 3;
+    config.wire.blob.data_bytes_max.min(fits)
 }
 
 /// A peer's words, short enough to be shown.

@@ -7,6 +7,7 @@ use super::command::{BlobCommand, Command};
 use super::compact::CompactPurpose;
 use super::compaction::Running;
 use super::config::ReplicaConfig;
+use super::entry::{ENTRY_EPOCH_START, EpochStart};
 use super::history::History;
 use super::install::Install;
 use super::judge::{Known, Standing};
@@ -22,6 +23,7 @@ use crate::journal::read::{EntryReader, ReadRequest};
 use crate::journal::writer::{Journal, JournalPurpose};
 use crate::machine::Out;
 use crate::record::{AuthorityId, BlobKey, Record, Version};
+use crate::ticket::Tickets;
 use crate::time::Now;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -155,7 +157,75 @@ pub(super) struct Shared {
     pub(super) loose_records: u64,
 }
 
+/// What recovery hands to a replica.
+pub(super) struct Parts {
+    pub(super) config: ReplicaConfig,
+    pub(super) now: Now,
+    pub(super) journal: Journal,
+    pub(super) views: Views,
+    pub(super) history: History,
+    pub(super) authority: Option<Authority>,
+    pub(super) fenced: Option<String>,
+    pub(super) members: Members,
+    pub(super) acked: Acked,
+    pub(super) current: Current,
+    pub(super) opaque: Opaque,
+}
+
 impl Shared {
+    pub(super) fn new(parts: Parts) -> Self {
+        let submitted = parts.history.tail();
+        let last_epoch = parts.history.epochs().pop().filter(|mark| mark.epoch == submitted.epoch);
+        Self {
+            config: parts.config,
+            now: parts.now,
+            out: Out::new(Tickets::new(parts.current.run)),
+            journal: parts.journal,
+            views: parts.views,
+            history: parts.history,
+            submitted,
+            submitted_authority: last_epoch.map(|mark| mark.authority),
+            authority: parts.authority,
+            members: parts.members,
+            acked: parts.acked,
+            current: parts.current,
+            opaque: parts.opaque,
+            reads: BTreeMap::new(),
+            removals: BTreeSet::new(),
+            fetching: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            install: None,
+            compaction: None,
+            gated: VecDeque::new(),
+            fenced: parts.fenced,
+            obsolete: Vec::new(),
+            went_down: Vec::new(),
+            blocked: BTreeSet::new(),
+            saves: Saves::default(),
+            next_request: 0,
+            closing: false,
+            halted: None,
+            loose_records: 0,
+        }
+    }
+
+    /// The first thing a new log's authority writes is its epoch.
+    pub(super) fn begin(&mut self) {
+        let Some(authority) = &self.authority else { return };
+        let untouched = self.history.tail().is_zero() && self.journal.submitted_next_lsn() == Lsn::FIRST;
+        if untouched {
+            let start = EpochStart {
+                epoch: authority.epoch(),
+                authority: authority.id().clone(),
+                previous_end: Version::ZERO,
+            };
+            let mut bytes = Vec::new();
+            start.encode(&mut bytes);
+            let appended = self.journal.append(ENTRY_EPOCH_START, &bytes);
+            debug_assert!(appended.is_ok(), "an empty journal has room for one entry");
+        }
+    }
+
     /// Where our durable history stands.
     pub(super) fn standing(&self) -> Standing {
         let digest = |d| self.opaque.chained.then_some(d);

@@ -11,6 +11,7 @@ use crate::id::Lsn;
 use crate::journal::command::{FileName, StorageCommand};
 use crate::journal::sidecar::Envelope;
 use crate::record::Version;
+use crate::record::canonical::encode_parts;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -159,7 +160,8 @@ impl Shared {
 
     /// Whether something about peers waits to be stored.
     pub(super) fn acked_dirty(&self) -> bool {
-        !self.saves.failed && (self.acked.dirty() || (self.saves.members_dirty && self.saves.members.is_none()))
+        !self.saves.failed
+            && (self.acked.dirty() || (self.saves.members_dirty && self.saves.members.is_none()))
     }
 
     /// Stores what is known of peers.
@@ -210,7 +212,7 @@ impl Shared {
         let mut canonical = Vec::new();
         views.publish(upto, &mut |lsn, key, entry| {
             canonical.clear();
-            crate::record::canonical::encode(key, entry.state, entry.version, &entry.authority, &mut canonical);
+            encode_parts(key, &entry.state, entry.version, &entry.authority, &mut canonical);
             history.push(lsn, entry.version, &entry.authority, &canonical);
         });
     }

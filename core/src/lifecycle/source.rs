@@ -16,8 +16,10 @@ use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{BlobKey, RecordView, State, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
-use crate::wire::batch::BatchBuilder;
-use crate::wire::message::{Message, SnapshotOffer};
+use crate::wire::message::Message;
+use crate::wire::own::{OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer};
+use crate::wire::plan::BatchBuilder;
+use crate::wire::repair::Snapshot;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -260,20 +262,26 @@ impl Session {
             sha256: checkpoint.sha256,
             records: shared.opaque.checkpoint_records,
         };
-        self.send(shared, &Message::SnapshotOffer(offer));
+        self.send_own(shared, OwnMessage::SnapshotOffer(offer));
     }
 
     /// The peer asks for a piece of the snapshot.
-    pub(super) fn on_snapshot_get(&mut self, shared: &mut Shared, sha256: &[u8; 32], offset: u64) {
+    pub(super) fn on_snapshot_get(&mut self, shared: &mut Shared, get: SnapshotGet) {
+        let SnapshotGet { sha256, offset } = get;
         let Source::Snapshot(serving) = &mut self.source else {
             if matches!(self.source, Source::Idle | Source::Planning(_) | Source::Sent) {
                 // Its pin ran out, or the peer asked again after it had all: offer anew if needed.
                 return self.pump_source(shared);
             }
             let found = alloc::format!("a request at {offset}");
-            return self.fault(shared, PeerFaultKind::Sequence, "requests for a snapshot that was offered", found);
+            return self.fault(
+                shared,
+                PeerFaultKind::Sequence,
+                "requests for a snapshot that was offered",
+                found,
+            );
         };
-        if serving.checkpoint.sha256 != *sha256 || offset >= serving.checkpoint.bytes {
+        if serving.checkpoint.sha256 != sha256 || offset >= serving.checkpoint.bytes {
             let expected = alloc::format!("an offset below {} of the offer", serving.checkpoint.bytes);
             return self.fault(shared, PeerFaultKind::Snapshot, expected, alloc::format!("{offset}"));
         }
@@ -296,7 +304,7 @@ impl Session {
     ) {
         self.serving = self.serving.saturating_sub(1);
         match result {
-            Ok(data) => self.send(shared, &Message::SnapshotChunk { offset, data }),
+            Ok(data) => self.send_own(shared, OwnMessage::SnapshotChunk(SnapshotChunk { offset, data })),
             Err(fault) => self.read_failed(shared, fault),
         }
     }
@@ -370,7 +378,7 @@ impl Session {
             State::Deleted => None,
         });
         let blobs = blobs.collect();
-        let message = Message::Snapshot(crate::wire::message::Snapshot { watermark: cut, records });
+        let message = Message::Snapshot(Snapshot { watermark: cut, records });
         let mut payload = Vec::new();
         if crate::wire::message::encode(&message, &shared.config.wire, &mut payload).is_err() {
             let reason = PairReason::SnapshotTooLarge;

@@ -1,6 +1,6 @@
 //! Mutations become records: judged, given versions, and submitted as one group of the journal.
 
-use super::api::{Accepted, Change, Entry, MutationError, Mutation};
+use super::api::{Accepted, Change, Entry, Mutation, MutationError};
 use super::entry::ENTRY_RECORD;
 use super::shared::Shared;
 use crate::id::Lsn;
@@ -82,7 +82,8 @@ fn preconditions(shared: &Shared, mutations: &[Mutation]) -> Result<(), Mutation
         }
         if let Some(expected) = mutation.if_version {
             // A key that this very group changes before has a version nobody can know yet.
-            let known = if within.contains_key(&mutation.key) { None } else { Some(shared.latest(&mutation.key)) };
+            let known =
+                if within.contains_key(&mutation.key) { None } else { Some(shared.latest(&mutation.key)) };
             if known != Some(expected) {
                 let found = known.unwrap_or(shared.submitted);
                 return Err(MutationError::Precondition { key: mutation.key.clone(), expected, found });
@@ -97,10 +98,8 @@ fn preconditions(shared: &Shared, mutations: &[Mutation]) -> Result<(), Mutation
 fn room(shared: &Shared, mutations: &[Mutation]) -> Result<(), MutationError> {
     // Longest authority, state and numbers beside the key.
     let fixed = 128 + u64::from(shared.config.record.authority_bytes_max);
-    let bytes: u64 = mutations
-        .iter()
-        .map(|m| fixed + (m.key.namespace().len() + m.key.logical_key().len()) as u64)
-        .sum();
+    let bytes: u64 =
+        mutations.iter().map(|m| fixed + (m.key.namespace().len() + m.key.logical_key().len()) as u64).sum();
     let max = u64::from(shared.config.journal.batch_bytes_max);
     if bytes > max {
         return Err(MutationError::BatchTooLarge { found: bytes, max, unit: "bytes" });
@@ -108,9 +107,7 @@ fn room(shared: &Shared, mutations: &[Mutation]) -> Result<(), MutationError> {
     let queued = shared.journal.pending_bytes();
     let bytes_max = u64::from(shared.config.journal.pending_bytes_max);
     let entries_max = u64::from(shared.config.journal.pending_entries_max);
-    if queued + bytes > bytes_max
-        || shared.journal.pending_entries() + mutations.len() as u64 > entries_max
-    {
+    if queued + bytes > bytes_max || shared.journal.pending_entries() + mutations.len() as u64 > entries_max {
         return Err(MutationError::Full { queued_bytes: queued, bytes_max });
     }
     Ok(())

@@ -123,7 +123,9 @@ impl Log {
                 content.extend(bytes);
                 ticket.complete(Ok(()))
             }
-            StorageCommand::Sync { ticket, file } => ticket.complete(if fail { Err(fault(file)) } else { Ok(()) }),
+            StorageCommand::Sync { ticket, file } => {
+                ticket.complete(if fail { Err(fault(file)) } else { Ok(()) })
+            }
             other => panic!("a compaction has no {other:?}"),
         }
     }
