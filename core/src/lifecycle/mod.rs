@@ -1,3 +1,5 @@
 //! Protocol A: replicas of a versioned key space.
 
+pub mod apply;
 pub mod command;
+pub mod delivery;
