@@ -5,7 +5,7 @@
 
 /// A finding about the reference and our other answer to it. One difference falls under exactly
 /// one row; leniencies of the reference's JSON decoder are no findings but refusals
-/// ([`crate::wire::Refusal`]).
+/// ([`crate::wire::json_read::Refusal`]).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Improvement {
     /// (a) A journal entry whose length reaches beyond the file, with proof that more was written.

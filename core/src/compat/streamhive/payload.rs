@@ -3,7 +3,7 @@
 
 use super::Rule;
 use crate::record::{Record, RecordError, RecordLimits, Version};
-use crate::wire::Refusal;
+use crate::wire::json_read::Refusal;
 use crate::wire::json_read::object::ObjectSeed;
 use crate::wire::json_read::scalar::{List, Text};
 use crate::wire::json_read::{

@@ -6,6 +6,7 @@ use super::super::{Improvement, ReferenceNames, Rule};
 use super::header::HeaderError;
 use crate::error::{Classified, Family, StorageCause, StorageFault};
 use crate::record::Version;
+use crate::wire::error::RepairFault;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -84,15 +85,8 @@ pub enum JournalError {
         found: Version,
     },
     /// A record that no repair message could carry.
-    #[error("record needs {bytes} {what}: a repair message carries at most {bytes_max}")]
-    Unsendable {
-        /// Which bound.
-        what: &'static str,
-        /// What the record needs.
-        bytes: u64,
-        /// The limit.
-        bytes_max: u64,
-    },
+    #[error("no repair message can carry the record: {0}")]
+    Unsendable(RepairFault),
 }
 
 impl JournalError {
@@ -106,7 +100,7 @@ impl JournalError {
             | Self::Payload { offset, .. }
             | Self::Order { offset, .. } => Some(*offset),
             Self::Header(_) => Some(0),
-            Self::TooLong { .. } | Self::TooMany { .. } | Self::Empty | Self::Unsendable { .. } => None,
+            Self::TooLong { .. } | Self::TooMany { .. } | Self::Empty | Self::Unsendable(_) => None,
         }
     }
 
@@ -118,7 +112,7 @@ impl JournalError {
             Self::Damaged { .. } | Self::Undecided { .. } => {
                 Some(Rule::Improvement(Improvement::DamageNotTorn))
             }
-            Self::Unsendable { .. } => Some(Rule::Improvement(Improvement::Unsendable)),
+            Self::Unsendable(_) => Some(Rule::Improvement(Improvement::Unsendable)),
             Self::Payload { source, .. } => source.rule(),
             Self::Header(header) => header.rule(),
             Self::TooLong { .. } | Self::TooMany { .. } | Self::Envelope { .. } | Self::Order { .. } => None,
@@ -158,7 +152,7 @@ impl ReferenceNames for JournalError {
                 | EnvelopeError::Trailing { .. } => "ErrJournalCorrupt",
             },
             Self::Order { .. } => "ErrJournalVersionOrder",
-            Self::Unsendable { .. } => "ErrRepairLimit",
+            Self::Unsendable(_) => "ErrRepairLimit",
         }]
     }
 }

@@ -4,7 +4,7 @@
 use super::super::Rule;
 use super::super::envelope::checksum;
 use crate::record::Version;
-use crate::wire::Refusal;
+use crate::wire::json_read::Refusal;
 
 /// Length of the header.
 pub const HEADER_BYTES: usize = 28;
