@@ -2,6 +2,7 @@
 
 pub mod acked;
 pub mod api;
+pub mod apply;
 pub mod authority;
 mod blobs;
 pub mod checkpoint;
@@ -12,6 +13,7 @@ mod compact_merge;
 mod compact_prefix;
 mod compaction;
 pub mod config;
+pub mod delivery;
 pub mod entry;
 mod fetch;
 pub mod history;

@@ -2,6 +2,7 @@
 //! the durable acknowledgement, and on and on as records arrive and across compactions.
 
 use super::api::{CloseReason, Event, PairReason, PeerFaultKind};
+use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::command::BlobCommand;
 use super::entry::ENTRY_RECORD;
 use super::membership::MemberInput;
@@ -18,7 +19,7 @@ use crate::time::Instant;
 use crate::verdict::Verdict;
 use crate::wire::message::Message;
 use crate::wire::own::{OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer};
-use crate::wire::plan::BatchBuilder;
+use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::repair::Snapshot;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -146,7 +147,7 @@ impl Session {
                         return ControlFlow::Break(());
                     }
                 };
-                if !plan.builder.push(&record) {
+                if plan.builder.push(&record, lsn < plan.through).is_err() {
                     full = true;
                     return ControlFlow::Break(());
                 }
@@ -188,7 +189,9 @@ impl Session {
         };
         let more = last < plan.through;
         let mut payload = Vec::new();
-        plan.builder.finish(more, &mut payload);
+        if let Err(error) = plan.builder.finish(more, &mut payload) {
+            unreachable!("every record of the batch was found to fit: {error}");
+        }
         self.send_with_blobs(shared, payload, plan.blobs);
     }
 
@@ -365,14 +368,29 @@ impl Session {
         shared: &mut Shared,
         result: Result<Vec<u8>, StorageFault>,
     ) {
+        let cut = shared.history.floor();
+        let log = shared.current.log;
+        let mut records = Vec::new();
         let decoded = result.and_then(|bytes| {
-            super::checkpoint::records_of(&bytes)
-                .map_err(|error| StorageFault::damaged("checkpoint", 0, alloc::format!("{error}")))
+            let mut reader = CheckpointReader::new(CheckpointLimits::of(log));
+            let read = reader.push(&bytes, &mut |item| {
+                if let CheckpointItem::Record { view, .. } = item {
+                    records.push(view.to_record());
+                }
+                Ok(())
+            });
+            let number = shared.current.checkpoint.map_or(0, |c| c.number);
+            read.and_then(|()| reader.finish()).map_err(|error| error.into_fault(FileName::Checkpoint(number)))
         });
-        let (cut, records) = match decoded {
-            Ok(decoded) => decoded,
+        match decoded {
+            Ok(summary) if summary.header.cut == cut => {}
+            // A compaction raised the floor meanwhile: begin anew from its checkpoint.
+            Ok(_) => {
+                self.source = Source::Idle;
+                return self.pump_source(shared);
+            }
             Err(fault) => return self.read_failed(shared, fault),
-        };
+        }
         let blobs = records.iter().filter_map(|r| match r.state {
             State::Present { blob } => Some(blob),
             State::Deleted => None,
