@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
-use strandline_core::journal::command::{
-    FileName, Listed, SegmentNumber, StorageCommand, StorageCompletion,
-};
+use strandline_core::journal::command::{FileName, Listed, SegmentNumber, StorageCommand, StorageCompletion};
 
 /// One file: what reads see, and what survives a power cut (`None`: the file does not).
 #[derive(Clone, Debug, Default)]
@@ -159,7 +157,11 @@ impl Disk {
         }
     }
 
-    fn result<T>(&mut self, action: StorageAction, run: impl FnOnce(&mut Self) -> T) -> Result<T, StorageFault> {
+    fn result<T>(
+        &mut self,
+        action: StorageAction,
+        run: impl FnOnce(&mut Self) -> T,
+    ) -> Result<T, StorageFault> {
         let value = run(self);
         if self.failing != Some(action) {
             return Ok(value);
@@ -185,8 +187,7 @@ impl Disk {
 
     fn prepare(&mut self, segment: SegmentNumber, bytes: u64) {
         let zeros = vec![0; usize::try_from(bytes).expect("small")];
-        self.files
-            .insert(FileName::Segment(segment), File { cache: zeros.clone(), durable: Some(zeros) });
+        self.files.insert(FileName::Segment(segment), File { cache: zeros.clone(), durable: Some(zeros) });
     }
 
     fn append(&mut self, segment: SegmentNumber, offset: u64, bytes: &[u8]) {

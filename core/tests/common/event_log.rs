@@ -171,7 +171,9 @@ impl Machine for EventLog {
             None => return,
             Some((Purpose::List, outcome)) => return self.recovering(None, outcome),
             Some((Purpose::Recovery(purpose), outcome)) => return self.recovering(Some(purpose), outcome),
-            Some((Purpose::Journal(p), StorageOutcome::Append(done))) => self.journal().handle_append(p, done),
+            Some((Purpose::Journal(p), StorageOutcome::Append(done))) => {
+                self.journal().handle_append(p, done)
+            }
             Some((Purpose::Journal(p), StorageOutcome::Prepare(done))) => {
                 self.journal().handle_prepare(p, done).map(|()| None)
             }
