@@ -3,7 +3,9 @@
 pub mod acked;
 pub mod api;
 pub mod authority;
+mod bound;
 pub mod checkpoint;
+mod checkpoint_header;
 mod checkpoint_read;
 pub mod command;
 pub mod compact;
