@@ -10,12 +10,12 @@
 //! | block | u32 length of the content (at least 1), u32 CRC of length and content, content: per record {u32 length, canonical bytes} |
 //! | end | u32 zero, u32 CRC of that zero and the count, u64 number of records |
 
+use super::checkpoint_header::encode_header;
+pub use super::checkpoint_header::{CHECKPOINT_FORMAT, CheckpointHeader};
 pub use super::checkpoint_read::{
     CheckpointItem, CheckpointLimits, CheckpointReader, CheckpointSummary, Visit,
 };
-use super::history::{EPOCHS_MAX, EpochMark};
 use crate::error::{StorageCause, StorageFault};
-use crate::id::LogId;
 use crate::journal::command::FileName;
 use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{Record, RecordView, Version};
@@ -25,28 +25,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use sha2::{Digest, Sha256};
 
-pub(super) const MAGIC: &[u8; 8] = b"STRNDCKP";
-/// The format this program writes, and the newest it reads.
-pub const CHECKPOINT_FORMAT: u32 = 1;
-/// Longest body of a header.
-pub(super) const BODY_BYTES_MAX: u32 = PIECE_BYTES_MAX;
 /// Head of a block: length and CRC.
 pub(super) const BLOCK_HEAD_BYTES: usize = 8;
 /// Longest content of a block: with its head it is one piece.
 pub(super) const BLOCK_BYTES_MAX: usize = PIECE_BYTES_MAX as usize - BLOCK_HEAD_BYTES;
-
-/// What a checkpoint stands for.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct CheckpointHeader {
-    /// The log.
-    pub log: LogId,
-    /// No record in it is above this version, and none at or below it is missing.
-    pub cut: Version,
-    /// Digest of the history up to the cut.
-    pub cut_digest: [u8; 32],
-    /// The latest epochs that begin at or below the cut, oldest first, at most 64.
-    pub epochs: Vec<EpochMark>,
-}
 
 /// Which rule a checkpoint breaks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -367,42 +349,14 @@ pub(super) fn block_crc(bytes: [u8; 4], content: &[u8]) -> u32 {
     crc.finalize()
 }
 
-fn be32(bytes: usize) -> [u8; 4] {
+pub(super) fn be32(bytes: usize) -> [u8; 4] {
     u32::try_from(bytes).expect("a part of a checkpoint is shorter than 4 GiB").to_be_bytes()
-}
-
-fn put_version(out: &mut Vec<u8>, version: Version) {
-    out.extend_from_slice(&version.epoch.to_be_bytes());
-    out.extend_from_slice(&version.sequence.to_be_bytes());
-}
-
-fn encode_header(header: &CheckpointHeader) -> Vec<u8> {
-    assert!(header.epochs.len() <= EPOCHS_MAX, "a checkpoint names at most {EPOCHS_MAX} epochs");
-    let mut body = Vec::new();
-    body.extend_from_slice(&header.log.0);
-    put_version(&mut body, header.cut);
-    body.extend_from_slice(&header.cut_digest);
-    body.extend_from_slice(&be32(header.epochs.len()));
-    for mark in &header.epochs {
-        body.extend_from_slice(&mark.epoch.to_be_bytes());
-        put_version(&mut body, mark.start);
-        body.extend_from_slice(&be32(mark.authority.as_str().len()));
-        body.extend_from_slice(mark.authority.as_str().as_bytes());
-    }
-    assert!(body.len() <= BODY_BYTES_MAX as usize, "authority identities are bounded");
-    let mut out = Vec::with_capacity(body.len() + 20);
-    out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&CHECKPOINT_FORMAT.to_be_bytes());
-    out.extend_from_slice(&be32(body.len()));
-    out.extend_from_slice(&body);
-    let crc = crc32fast::hash(&out);
-    out.extend_from_slice(&crc.to_be_bytes());
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::LogId;
     use crate::record::{AuthorityId, Key, State};
 
     fn writer() -> CheckpointWriter {

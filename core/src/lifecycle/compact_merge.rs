@@ -221,3 +221,97 @@ fn stands_for(header: &CheckpointHeader, base: &BaseRef) -> Result<(), Checkpoin
     let (expected, found) = (name(base.cut, &base.cut_digest), name(header.cut, &header.cut_digest));
     Err(CheckpointError::new(CheckpointRule::Cut, 0, expected, found))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::LogId;
+    use crate::record::{AuthorityId, BlobKey};
+
+    const FILE: FileName = FileName::Checkpoint(2);
+
+    fn header(sequence: u64) -> CheckpointHeader {
+        let cut = Version::new(1, sequence);
+        CheckpointHeader { log: LogId([1; 16]), cut, cut_digest: [2; 32], epochs: Vec::new() }
+    }
+
+    fn record(name: &str, present: bool, sequence: u64) -> Record {
+        let state = if present { State::Present { blob: BlobKey([1; 32]) } } else { State::Deleted };
+        Record {
+            key: Key::from_parts(b"n", name.as_bytes()).expect("short"),
+            state,
+            version: Version::new(1, sequence),
+            authority: AuthorityId::from_text("a"),
+        }
+    }
+
+    /// Merges the records of a base (versions 1) with those of a prefix (versions 9): the names in
+    /// the new checkpoint with their versions, and the tombstones dropped.
+    fn merged(base: &[(&str, bool)], prefix: &[(&str, bool)]) -> (Vec<(Key, u64)>, Vec<Key>) {
+        let mut writer = CheckpointWriter::new(&header(1));
+        for (name, present) in base {
+            writer.push(&record(name, *present, 1)).expect("sorted");
+        }
+        let (_, content, CheckpointWritten { bytes, sha256, .. }) = writer.finish();
+        let named = CheckpointRef { number: 1, bytes, sha256 };
+        let base = BaseRef { named, cut: header(1).cut, cut_digest: header(1).cut_digest };
+        let entries = prefix.iter().map(|(name, present)| {
+            let Record { key, state, version, authority } = record(name, *present, 9);
+            (key, Entry { state, version, authority })
+        });
+        let mut merge = Merge::new(FILE, &header(9), entries.collect(), Some(base));
+        while let Progress::Wants { offset, bytes, .. } = merge.advance().expect("sound") {
+            let offset = usize::try_from(offset).expect("small");
+            merge.take_base(&content[offset..][..bytes as usize]).expect("sound");
+        }
+        let Merged { bytes, tombstones, written, .. } = merge.finish();
+        let mut found = Vec::new();
+        let mut reader = CheckpointReader::new(CheckpointLimits::of(header(9).log));
+        let read = reader.push(&bytes, &mut |item| {
+            if let CheckpointItem::Record { view, .. } = item {
+                let record = view.to_record();
+                found.push((record.key, record.version.sequence));
+            }
+            Ok(())
+        });
+        read.expect("a checkpoint");
+        assert_eq!(reader.finish().expect("whole").records, written.records);
+        (found, tombstones)
+    }
+
+    fn names(names: &[&str]) -> Vec<Key> {
+        names.iter().map(|name| record(name, true, 1).key).collect()
+    }
+
+    fn kept(names: &[(&str, u64)]) -> Vec<(Key, u64)> {
+        names.iter().map(|(name, sequence)| (record(name, true, 1).key, *sequence)).collect()
+    }
+
+    #[test]
+    fn present_in_the_base_alone_is_kept() {
+        assert_eq!(merged(&[("a", true), ("c", true)], &[]), (kept(&[("a", 1), ("c", 1)]), names(&[])));
+    }
+
+    #[test]
+    fn deleted_in_the_base_alone_is_dropped() {
+        assert_eq!(merged(&[("a", false), ("c", true)], &[]), (kept(&[("c", 1)]), names(&["a"])));
+    }
+
+    #[test]
+    fn written_again_takes_the_prefix() {
+        let found =
+            merged(&[("a", true), ("b", false), ("c", true)], &[("a", true), ("b", true), ("c", false)]);
+        assert_eq!(found, (kept(&[("a", 9), ("b", 9)]), names(&["c"])));
+    }
+
+    #[test]
+    fn in_the_prefix_alone_before_between_and_after() {
+        let found = merged(&[("b", true), ("d", true)], &[("a", true), ("c", false), ("e", true)]);
+        assert_eq!(found, (kept(&[("a", 9), ("b", 1), ("d", 1), ("e", 9)]), names(&["c"])));
+    }
+
+    #[test]
+    fn nothing_is_left() {
+        assert_eq!(merged(&[], &[("a", false)]), (kept(&[]), names(&["a"])));
+    }
+}
