@@ -28,5 +28,4 @@ pub mod wire;
 #[cfg(feature = "lifecycle")]
 pub mod lifecycle;
 
-#[cfg(feature = "lifecycle")]
-pub mod compat;
+//TEMP pub mod compat;

@@ -3,7 +3,9 @@
 //! The session routes messages to its four sides: judging the pair (`judging`), sending what the
 //! peer lacks (`source`), taking what we lack (`receive`), and moving blobs (`blobs`).
 
-use super::api::{CloseReason, Event, LinkRole, LinkStatus, PairVerdict, PeerFault, PeerFaultKind, Verified};
+use super::api::{
+    CloseReason, Event, Flow, LinkRole, LinkStatus, PairVerdict, PeerFault, PeerFaultKind, Verified,
+};
 use super::config::ReplicaConfig;
 use super::fetch::Fetch;
 use super::judging::Digesting;
@@ -80,15 +82,6 @@ impl Outbox {
         self.bytes -= frame.len() as u64;
         Some(frame)
     }
-}
-
-/// Whether the link may hand in more bytes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Flow {
-    /// Yes.
-    More,
-    /// Not before [`Event::Resume`]: frames that came already wait for the disk.
-    Pause,
 }
 
 /// One live link.

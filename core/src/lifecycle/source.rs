@@ -17,9 +17,9 @@ use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{BlobKey, RecordView, State, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
+use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::message::Message;
 use crate::wire::own::{OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer};
-use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::repair::Snapshot;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -380,7 +380,8 @@ impl Session {
                 Ok(())
             });
             let number = shared.current.checkpoint.map_or(0, |c| c.number);
-            read.and_then(|()| reader.finish()).map_err(|error| error.into_fault(FileName::Checkpoint(number)))
+            read.and_then(|()| reader.finish())
+                .map_err(|error| error.into_fault(FileName::Checkpoint(number)))
         });
         match decoded {
             Ok(summary) if summary.header.cut == cut => {}
