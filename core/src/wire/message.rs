@@ -222,7 +222,7 @@ fn blob(kind: BlobType, payload: &[u8], limits: &WireLimits) -> Result<Message, 
 /// Reads one `lifecycle.repair.*` message.
 ///
 /// # Errors
-/// In order: too long, no type can be found, another type, the payload is not such a message.
+/// In order: too long, malformed, another type, the payload is not such a message.
 pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, WireError> {
     repair::check_payload(payload, &limits.repair)?;
     let found = find_type(payload).map_err(WireError::RepairMalformed)?;
@@ -248,10 +248,18 @@ pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Messag
             | MessageType::BlobAbsent
             | MessageType::Stop,
         )
-        | None => Err(WireError::MessageType {
+        | None => Err(not_repair(payload)),
+    }
+}
+
+/// Why a payload that no repair decoder will read is refused: it is not JSON, or of another type.
+fn not_repair(payload: &[u8]) -> WireError {
+    match read_object::<TypeObject<'_>>(payload, 0) {
+        Ok(object) => WireError::MessageType {
             expected: "lifecycle.repair.*",
-            found: WireError::shown_type(&found),
-        }),
+            found: WireError::shown_type(&object.kind),
+        },
+        Err(fault) => WireError::RepairMalformed(fault),
     }
 }
 
@@ -372,6 +380,9 @@ mod tests {
             let refused = decode_repair_frame(payload.as_bytes(), &limits);
             assert!(matches!(refused, Err(WireError::MessageType { .. })), "{payload}");
         }
-        assert!(matches!(decode_repair_frame(b"", &limits), Err(WireError::RepairMalformed(_))));
+        for payload in ["", "x", r#"{"type":"lifecycle.record""#, r#"{"type":"lifecycle.record"}x"#] {
+            let refused = decode_repair_frame(payload.as_bytes(), &limits);
+            assert!(matches!(refused, Err(WireError::RepairMalformed(_))), "{payload}");
+        }
     }
 }
