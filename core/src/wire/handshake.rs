@@ -398,8 +398,7 @@ mod tests {
 
     #[test]
     fn both_sides_learn_identity_log_incarnation_and_capabilities() {
-        let (dialed, listened) =
-            run(dial("token-b", Some("node-b"), Some("node-a")), listen(Some("node-a")));
+        let (dialed, listened) = run(dial("token-b", Some("node-b"), Some("node-a")), listen(Some("node-a")));
         for (peer, name, we_dialed) in [(dialed, "node-a", true), (listened, "node-b", false)] {
             let peer = peer.expect("let in");
             assert_eq!(peer.identity().as_str(), name);

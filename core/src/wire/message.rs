@@ -3,7 +3,7 @@
 use super::blob::{BlobMessage, BlobType};
 use super::capability::{Capabilities, Capability};
 use super::error::{EncodeError, WireError};
-use super::json_read::{JsonFault, json_object, read_object};
+use super::json_read::{JsonFault, JsonFaultKind, json_object, read_object};
 use super::limits::WireLimits;
 use super::own::OwnMessage;
 use super::repair::{self, Batch, Snapshot};
@@ -255,6 +255,11 @@ pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Messag
 /// Why a payload that no repair decoder will read is refused: it is not JSON, or of another type.
 fn not_repair(payload: &[u8]) -> WireError {
     match read_object::<TypeObject<'_>>(payload, 0) {
+        Ok(object) if object.kind.is_empty() => WireError::RepairMalformed(JsonFault {
+            detail: "type is empty, expected lifecycle.repair.*".into(),
+            refusal: None,
+            kind: JsonFaultKind::Malformed,
+        }),
         Ok(object) => WireError::MessageType {
             expected: "lifecycle.repair.*",
             found: WireError::shown_type(&object.kind),
@@ -380,7 +385,9 @@ mod tests {
             let refused = decode_repair_frame(payload.as_bytes(), &limits);
             assert!(matches!(refused, Err(WireError::MessageType { .. })), "{payload}");
         }
-        for payload in ["", "x", r#"{"type":"lifecycle.record""#, r#"{"type":"lifecycle.record"}x"#] {
+        for payload in
+            ["", "x", r#"{"type":""}"#, r#"{"type":"lifecycle.record""#, r#"{"type":"lifecycle.record"}x"#]
+        {
             let refused = decode_repair_frame(payload.as_bytes(), &limits);
             assert!(matches!(refused, Err(WireError::RepairMalformed(_))), "{payload}");
         }
