@@ -126,7 +126,11 @@ impl ReplicaConfig {
         let (batch_bytes_max, pending_bytes_max) =
             (self.journal.batch_bytes_max, self.journal.pending_bytes_max);
         if repair_bytes > u64::from(batch_bytes_max.min(pending_bytes_max)) {
-            return Err(ConfigError::RepairExceedsJournal { repair_bytes, batch_bytes_max, pending_bytes_max });
+            return Err(ConfigError::RepairExceedsJournal {
+                repair_bytes,
+                batch_bytes_max,
+                pending_bytes_max,
+            });
         }
         if self.idle_ms <= self.keepalive_ms {
             return Err(ConfigError::IdleBelowKeepalive {

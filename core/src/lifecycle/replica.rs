@@ -338,8 +338,8 @@ impl Replica {
                 self.with(link, |s, shared| s.on_stat_offered(shared, &keys, result));
                 None
             }
-            (LinkPurpose::ServePiece(key, offset), BlobOutcome::Read(result)) => {
-                self.with(link, |s, shared| s.on_serve_piece(shared, key, offset, result));
+            (LinkPurpose::ServePiece(key, offset, place), BlobOutcome::Read(result)) => {
+                self.with(link, |s, shared| s.on_serve_piece(shared, key, offset, place, result));
                 None
             }
             (LinkPurpose::ServeWhole(key), BlobOutcome::Read(result)) => {
@@ -381,8 +381,8 @@ impl Replica {
             ReadFor::Digest(link, request) => {
                 self.with(link, |s, shared| s.on_digest_read(shared, request, result));
             }
-            ReadFor::SnapshotPiece(link, offset) => {
-                self.with(link, |s, shared| s.on_snapshot_piece(shared, offset, result));
+            ReadFor::SnapshotPiece(link, offset, place) => {
+                self.with(link, |s, shared| s.on_snapshot_piece(shared, offset, place, result));
             }
             ReadFor::SnapshotFrame(link) => {
                 self.with(link, |s, shared| s.on_snapshot_frame_read(shared, result));

@@ -84,6 +84,36 @@ impl Outbox {
     }
 }
 
+/// Answers that must leave in the order of their questions.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    first: u64,
+    answers: VecDeque<Option<OwnMessage>>,
+}
+
+impl Pieces {
+    /// A question was taken; its place in the order.
+    pub(super) fn ask(&mut self) -> u64 {
+        self.answers.push_back(None);
+        self.first + self.answers.len() as u64 - 1
+    }
+
+    /// The answer to the question at `place`.
+    pub(super) fn answer(&mut self, place: u64, message: OwnMessage) {
+        let at = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(answer) = at.and_then(|at| self.answers.get_mut(at)) {
+            *answer = Some(message);
+        }
+    }
+
+    /// The next answer whose turn it is.
+    pub(super) fn next(&mut self) -> Option<OwnMessage> {
+        self.answers.front()?.as_ref()?;
+        self.first += 1;
+        self.answers.pop_front().flatten()
+    }
+}
+
 /// One live link.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -103,6 +133,8 @@ pub(super) struct Session {
     pub(super) fetch: Fetch,
     /// Blob reads out for the peer.
     pub(super) serving: u32,
+    /// Pieces the peer asked for, in the order it asked; reads may end in any order.
+    pub(super) pieces: Pieces,
     /// Whole blobs the peer asked for, not read yet.
     pub(super) serve_queue: VecDeque<BlobKey>,
     /// Whole blobs sent ahead that the peer has not acknowledged.
@@ -134,6 +166,7 @@ impl Session {
             receive: Receive::Idle,
             fetch: Fetch::default(),
             serving: 0,
+            pieces: Pieces::default(),
             serve_queue: VecDeque::new(),
             pushed: BTreeSet::new(),
             offered_puts: 0,
