@@ -28,4 +28,5 @@ pub mod wire;
 #[cfg(feature = "lifecycle")]
 pub mod lifecycle;
 
-//TEMP pub mod compat;
+#[cfg(feature = "lifecycle")]
+pub mod compat;
