@@ -70,6 +70,7 @@ pub mod journal;
 pub mod membership;
 pub mod payload;
 pub mod peer;
+pub mod plan;
 pub mod reference;
 pub mod watermarks;
 
