@@ -65,6 +65,7 @@ pub mod capability;
 pub mod checkpoint;
 pub mod compaction;
 pub mod envelope;
+pub mod handshake;
 pub mod improvement;
 pub mod journal;
 pub mod membership;

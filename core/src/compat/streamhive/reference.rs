@@ -113,10 +113,32 @@ pub fn repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, Wire
             malformed("message type is empty, expected lifecycle.repair.*".to_string())
         }
         WireError::MessageType { expected, found } => match serde_json::from_slice::<IgnoredAny>(payload) {
+            Ok(IgnoredAny) if nests_deeper(payload, GO_NESTING_MAX) => {
+                malformed("JSON nests deeper than 10000 levels".to_string())
+            }
             Ok(IgnoredAny) => WireError::MessageType { expected, found },
             Err(error) => malformed(error.to_string()),
         },
         other => other,
+    })
+}
+
+/// Deepest nesting the reference's JSON reader takes.
+const GO_NESTING_MAX: u32 = 10_000;
+
+/// Whether well-formed JSON nests deeper than `depth_max` arrays and objects.
+fn nests_deeper(text: &[u8], depth_max: u32) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0u32, false, false);
+    text.iter().any(|&byte| {
+        match (in_string, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'[' | b'{') => depth += 1,
+            (false, b']' | b'}') => depth = depth.saturating_sub(1),
+            (true | false, _) => {}
+        }
+        depth > depth_max
     })
 }
 
@@ -177,6 +199,13 @@ mod tests {
         for payload in [r#"{"type":"lifecycle.record"}}"#, r#"{"type":"lifecycle.record""#, r#"{"type":""}"#] {
             assert!(matches!(read(payload), WireError::RepairMalformed(_)), "{payload}");
         }
+    }
+
+    #[test]
+    fn nesting_is_counted_outside_strings() {
+        assert!(nests_deeper(br#"[[1],[{"a":1}]]"#, 2));
+        assert!(!nests_deeper(br#"[[1],[{"a":1}]]"#, 3));
+        assert!(!nests_deeper(br#"["[[[\"[["]"#, 1));
     }
 
     #[test]
