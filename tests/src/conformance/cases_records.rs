@@ -55,7 +55,7 @@ pub(super) fn apply(case: &Input<'_>, name: &str, report: &mut Report) -> Result
     let limits = RecordLimits::default();
     let mut state = State::new();
     for record in case.good_records("state", &limits)? {
-        take(&mut state, record);
+        let _: Application = take(&mut state, record);
     }
     let incoming = case.field("incoming").record(&limits)?;
     let answer = |application: Application, version| match application {
@@ -93,7 +93,7 @@ pub(super) fn applier(case: &Input<'_>, name: &str, report: &mut Report) -> Resu
     let mut state = State::new();
     for record in case.good_records("journal_and_state", &limits)? {
         journal.append(&record).map_err(|error| error.to_string())?;
-        take(&mut state, record);
+        let _: Application = take(&mut state, record);
     }
     let mut blobs = BTreeMap::new();
     for (key, bytes) in case.field("stored_blobs").object()? {

@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
         Self(self.0.get(name).unwrap_or(&Value::Null))
     }
 
-    pub(super) const fn is_null(self) -> bool {
+    pub(super) fn is_null(self) -> bool {
         self.0.is_null()
     }
 

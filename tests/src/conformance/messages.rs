@@ -4,12 +4,12 @@ use super::Trouble;
 use super::input::{Input, Limits, digest, sha256};
 use super::judge::{Names, Refused, Report};
 use strandline_core::compat::streamhive::capability::{self, LIFECYCLE, RECONCILE, Readiness};
-use strandline_core::compat::streamhive::reference::{frame_rule, wire_rule};
+use strandline_core::compat::streamhive::reference::{frame_rule, repair_frame, wire_rule};
 use strandline_core::record::{Record, RecordLimits, Version};
 use strandline_core::wire::error::WireError;
 use strandline_core::wire::frame::{FrameDecoder, write_frame};
 use strandline_core::wire::limits::WireLimits;
-use strandline_core::wire::message::{Message, decode_repair_frame, encode};
+use strandline_core::wire::message::{Message, encode};
 use strandline_core::wire::repair::{Batch, Snapshot, decode_ack, decode_batch, decode_record, decode_snapshot};
 
 /// What a payload was read as, as far as the vectors show it.
@@ -29,7 +29,7 @@ const DECODERS: [(&str, Decode); 5] = [
         decode_ack(payload, limits).map(|watermark| Message::Ack { watermark })
     }),
     ("DecodeRepairBatch", |payload, limits| decode_batch(payload, limits).map(Message::Batch)),
-    ("DecodeRepairFrame", decode_repair_frame),
+    ("DecodeRepairFrame", repair_frame),
     ("DecodeRepairSnapshot", |payload, limits| decode_snapshot(payload, limits).map(Message::Snapshot)),
 ];
 
@@ -152,7 +152,7 @@ pub(super) fn capability_gate(case: &Input<'_>, name: &str, report: &mut Report)
     let declared = case.texts("capabilities")?;
     let payload = case.text("payload")?.as_bytes();
     let limits = WireLimits::default();
-    let decoders = [("record", DECODERS[0].1), ("repair_frame", decode_repair_frame as Decode)];
+    let decoders = [("record", DECODERS[0].1), ("repair_frame", repair_frame as Decode)];
     for (field, decode) in decoders {
         let what = format!("{name} {field}");
         let expected = case.field(field).outcome(|result| result.flag("ok").map(drop))?;

@@ -176,9 +176,9 @@ impl Checkpoint {
     pub fn decode(file: &[u8], limits: &CheckpointLimits) -> Result<Self, CheckpointError> {
         check_length(file.len(), limits)?;
         let text = envelope::whole(file, limits.checkpoint_bytes_max)?;
-        let read = payload::checkpoint(text)?;
-        let records = read.records.iter().map(|record| record.judge(&limits.record, None)).collect();
-        let (checkpoint, came_sorted) = Self::judge(read.watermark, records)?;
+        let (watermark, records) = payload::checkpoint(text)?;
+        let records = records.iter().map(|record| record.judge(&limits.record, None)).collect();
+        let (checkpoint, came_sorted) = Self::judge(watermark, records)?;
         if !came_sorted {
             return Err(PayloadError::unsorted("records are not sorted by namespace and logical key").into());
         }

@@ -65,11 +65,13 @@ pub mod capability;
 pub mod checkpoint;
 pub mod compaction;
 pub mod envelope;
+pub mod handshake;
 pub mod improvement;
 pub mod journal;
 pub mod membership;
 pub mod payload;
 pub mod peer;
+pub mod plan;
 pub mod reference;
 pub mod watermarks;
 

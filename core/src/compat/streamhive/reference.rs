@@ -4,8 +4,12 @@ use super::{Improvement, Rule};
 use crate::record::{RecordError, RecordLimits};
 use crate::wire::error::{EncodeError, RepairFault, WireError};
 use crate::wire::frame::{FrameError, HEADER_BYTES, MAGIC};
-use crate::wire::json_read::JsonFaultKind;
+use crate::wire::json_read::{JsonFault, JsonFaultKind};
+use crate::wire::limits::WireLimits;
+use crate::wire::message::{Message, decode_repair_frame};
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
+use serde::de::IgnoredAny;
 
 /// An error of ours that stands where the reference has one or several of its own. Ours says more;
 /// this says which it is.
@@ -97,6 +101,51 @@ impl ReferenceNames for FrameError {
     }
 }
 
+/// Reads one `lifecycle.repair.*` message as [`decode_repair_frame`] does; a payload of another type
+/// gets the reference's error, which looks at the whole text, and for any type, first.
+///
+/// # Errors
+/// Those of [`decode_repair_frame`], except that a payload of another type that is no JSON, or whose
+/// type is empty, is malformed.
+pub fn repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, WireError> {
+    decode_repair_frame(payload, limits).map_err(|error| match error {
+        WireError::MessageType { found, .. } if found.is_empty() => {
+            malformed("message type is empty, expected lifecycle.repair.*".to_string())
+        }
+        WireError::MessageType { expected, found } => match serde_json::from_slice::<IgnoredAny>(payload) {
+            Ok(IgnoredAny) if nests_deeper(payload, GO_NESTING_MAX) => {
+                malformed("JSON nests deeper than 10000 levels".to_string())
+            }
+            Ok(IgnoredAny) => WireError::MessageType { expected, found },
+            Err(error) => malformed(error.to_string()),
+        },
+        other => other,
+    })
+}
+
+/// Deepest nesting the reference's JSON reader takes.
+const GO_NESTING_MAX: u32 = 10_000;
+
+/// Whether well-formed JSON nests deeper than `depth_max` arrays and objects.
+fn nests_deeper(text: &[u8], depth_max: u32) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0u32, false, false);
+    text.iter().any(|&byte| {
+        match (in_string, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'[' | b'{') => depth += 1,
+            (false, b']' | b'}') => depth = depth.saturating_sub(1),
+            (true | false, _) => {}
+        }
+        depth > depth_max
+    })
+}
+
+fn malformed(detail: alloc::string::String) -> WireError {
+    WireError::RepairMalformed(JsonFault { detail, refusal: None, kind: JsonFaultKind::Malformed })
+}
+
 /// The rule under which the reference answers a refused message otherwise, if there is one.
 #[must_use]
 pub fn wire_rule(error: &WireError) -> Option<Rule> {
@@ -142,6 +191,22 @@ pub fn authority_text<'a>(bytes: &'a [u8], limits: &RecordLimits) -> Result<&'a 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_type_is_told_only_of_a_whole_text() {
+        let read = |payload: &str| repair_frame(payload.as_bytes(), &WireLimits::default()).unwrap_err();
+        assert!(matches!(read(r#"{"type":"lifecycle.record"}"#), WireError::MessageType { .. }));
+        for payload in [r#"{"type":"lifecycle.record"}}"#, r#"{"type":"lifecycle.record""#, r#"{"type":""}"#] {
+            assert!(matches!(read(payload), WireError::RepairMalformed(_)), "{payload}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_counted_outside_strings() {
+        assert!(nests_deeper(br#"[[1],[{"a":1}]]"#, 2));
+        assert!(!nests_deeper(br#"[[1],[{"a":1}]]"#, 3));
+        assert!(!nests_deeper(br#"["[[[\"[["]"#, 1));
+    }
 
     #[test]
     fn an_authority_is_measured_before_it_is_read() {

@@ -12,6 +12,7 @@ use super::envelope::{self, ENVELOPE_BYTES, EnvelopeError};
 use super::payload;
 use super::Improvement;
 use crate::record::{Record, RecordLimits, Version};
+use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::json_write::write_record;
 use crate::wire::limits::RepairLimits;
 use alloc::borrow::Cow;
@@ -196,8 +197,7 @@ const fn check_order(offset: u64, previous: Version, found: Version) -> Result<(
 
 /// Whether a repair message of this record alone is within bounds.
 fn check_sendable(record: &Record, limits: &RepairLimits) -> Result<(), JournalError> {
-    let _ = (record, limits);
-    Ok(())
+    BatchBuilder::new(Version::ZERO, *limits).push(record, false).map_err(JournalError::Unsendable)
 }
 
 /// A v1 journal being written: its bytes so far, and what may come next. Every record it takes can
