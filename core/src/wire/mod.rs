@@ -1,1 +1,3 @@
 //! Frames and messages of protocol A.
+
+pub mod json_write;
