@@ -50,7 +50,9 @@ test: $(TEST_PARTS)
 
 fmt:
 	@$(PART) fmt $(FMT_SECONDS) $(CARGO) fmt --all --check
-	@for dir in $(APART); do $(CARGO) fmt --manifest-path $$dir/Cargo.toml --check || exit 1; done
+	@for dir in $(APART); do \
+		$(PART) "fmt $$dir" $(FMT_SECONDS) $(CARGO) fmt --manifest-path $$dir/Cargo.toml --check || exit 1; \
+	done
 
 # The folders of the core import only upwards; part of `unit` too, here with its report.
 layers:
@@ -76,7 +78,8 @@ nostd:
 deny: $(CARGO_DENY)
 	@$(PART) deny $(DENY_SECONDS) $(CARGO_DENY) --locked check bans licenses sources
 	@for dir in $(APART); do \
-		$(CARGO_DENY) --locked --manifest-path $$dir/Cargo.toml check --config deny.toml bans licenses sources || exit 1; \
+		$(PART) "deny $$dir" $(DENY_SECONDS) $(CARGO_DENY) --locked --config deny.toml \
+			--manifest-path $$dir/Cargo.toml check bans licenses sources || exit 1; \
 	done
 
 demo:
