@@ -106,8 +106,8 @@ impl RecordLimits {
         Ok(record)
     }
 
-    /// Judges a record's parts in the reference's order: namespace, logical key, authority, state,
-    /// blob key, version, length as JSON.
+    /// Judges a record's parts in the reference's order: namespace, logical key, authority, version,
+    /// state and blob key, length as JSON.
     ///
     /// `shared` is an authority identity to share if the text is the same, so that records of one
     /// authority need not each own its text.
@@ -121,6 +121,9 @@ impl RecordLimits {
             Some(shared) if shared.as_str() == raw.authority => shared.clone(),
             Some(_) | None => AuthorityId::from_text(raw.authority),
         };
+        if raw.version.is_zero() {
+            return Err(RecordError::VersionZero);
+        }
         let state = parse_state(raw.state, raw.blob_key)?;
         self.record(key, state, raw.version, authority)
     }
@@ -271,6 +274,16 @@ mod tests {
     #[test]
     fn version_zero() {
         assert_eq!(refused(RawRecord { version: Version::ZERO, ..good() }), RecordError::VersionZero);
+    }
+
+    #[test]
+    fn version_is_judged_after_the_authority_and_before_the_state() {
+        let zero = RawRecord { version: Version::ZERO, state: "gone", ..good() };
+        assert_eq!(refused(zero), RecordError::VersionZero);
+        assert_eq!(
+            refused(RawRecord { authority: "", ..zero }),
+            RecordError::AuthorityEmpty { bytes_max: 128 }
+        );
     }
 
     #[test]
