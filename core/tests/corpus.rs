@@ -6,13 +6,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "../../fuzz/src/frames.rs"]
+mod frames;
 #[path = "../../fuzz/src/records.rs"]
 mod records;
 
 /// A target and what it checks; `true` if the input was accepted.
 type Target = (&'static str, fn(&[u8]) -> bool);
 
-const TARGETS: [Target; 1] = [("records", records::check)];
+const TARGETS: [Target; 2] = [("frames", frames::check), ("records", records::check)];
 
 fn fuzz_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")

@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod frames;
 pub mod records;
