@@ -1,5 +1,12 @@
 //! Frames and messages of protocol A.
 
+pub mod blob;
+pub mod capability;
+pub mod error;
 pub mod frame;
 pub mod json_read;
 pub mod json_write;
+pub mod limits;
+pub mod message;
+pub mod own;
+pub mod repair;

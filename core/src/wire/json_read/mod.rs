@@ -11,9 +11,11 @@ pub mod record;
 pub mod refusal;
 pub mod scalar;
 
+pub(crate) use object::json_object;
 pub use object::{Field, Names, Object, read_object};
-pub use record::{RecordObject, VersionObject};
+pub use record::RecordObject;
 pub use refusal::Refusal;
+pub use scalar::{Filled, FromJson, List, Seed};
 
 use alloc::string::{String, ToString as _};
 use core::cell::Cell;

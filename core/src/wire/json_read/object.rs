@@ -1,6 +1,6 @@
 //! One visitor for every object: names exactly as written, each once, none missing.
 
-use super::{Context, JsonFault, JsonFaultKind, Refusal, as_text};
+use super::{Context, FromJson, JsonFault, JsonFaultKind, Refusal, as_text};
 use alloc::borrow::Cow;
 use alloc::format;
 use core::fmt;
@@ -51,13 +51,53 @@ pub trait Object<'de>: Default {
     ///
     /// # Errors
     /// The value is not of the field's kind.
-    fn read<A: MapAccess<'de>>(
+    fn read_field<A: MapAccess<'de>>(
         &mut self,
         index: usize,
         map: &mut A,
         context: &Context,
     ) -> Result<(), A::Error>;
 }
+
+/// Defines an object by its fields: `rust_name: Type = always|unless_empty "name"`, in the order they
+/// are written. `skip unknown` skips other names.
+macro_rules! json_object {
+    (@skip) => { false };
+    (@skip skip unknown) => { true };
+    ($(#[$meta:meta])* $vis:vis struct $object:ident<'de> = $what:literal $($skip:ident $unknown:ident)? {
+        $($field:ident: $kind:ty = $presence:ident $name:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Default)]
+        $vis struct $object<'de> {
+            $($field: $kind,)+
+        }
+
+        impl<'de> $crate::wire::json_read::Object<'de> for $object<'de> {
+            const WHAT: &'static str = $what;
+            const NAMES: $crate::wire::json_read::Names = $crate::wire::json_read::Names {
+                fields: &[$($crate::wire::json_read::Field::$presence($name),)+],
+                skip_unknown: json_object!(@skip $($skip $unknown)?),
+            };
+
+            fn read_field<A: serde::de::MapAccess<'de>>(
+                &mut self,
+                index: usize,
+                map: &mut A,
+                context: &$crate::wire::json_read::Context,
+            ) -> Result<(), A::Error> {
+                match Self::NAMES.fields[index].name {
+                    $($name => {
+                        self.$field = map.next_value_seed($crate::wire::json_read::Seed::new(context))?;
+                    })+
+                    other => unreachable!("{other} is none of the fields listed"),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use json_object;
 
 /// Reads a payload that is exactly one object, whose lists have at most `list_max` elements.
 ///
@@ -68,34 +108,23 @@ pub fn read_object<'de, T: Object<'de>>(payload: &'de [u8], list_max: u32) -> Re
     let context = Context::new(list_max);
     let mut json = serde_json::Deserializer::from_str(text);
     let value =
-        ObjectSeed::new(&context).deserialize(&mut json).map_err(|error| context.fault(text, &error))?;
+        T::read(&mut json, &context).map_err(|error| context.fault(text, &error))?;
     json.end().map_err(|error| JsonFault { kind: JsonFaultKind::Trailing, ..context.fault(text, &error) })?;
     Ok(value)
 }
 
-/// Reads one object where it stands.
-pub struct ObjectSeed<'a, T> {
+impl<'de, T: Object<'de>> FromJson<'de> for T {
+    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ObjectVisitor { context, kind: PhantomData })
+    }
+}
+
+struct ObjectVisitor<'a, T> {
     context: &'a Context,
     kind: PhantomData<T>,
 }
 
-impl<'a, T> ObjectSeed<'a, T> {
-    /// A seed that reports refusals to `context`.
-    #[must_use]
-    pub const fn new(context: &'a Context) -> Self {
-        Self { context, kind: PhantomData }
-    }
-}
-
-impl<'de, T: Object<'de>> DeserializeSeed<'de> for ObjectSeed<'_, T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de, T: Object<'de>> Visitor<'de> for ObjectSeed<'_, T> {
+impl<'de, T: Object<'de>> Visitor<'de> for ObjectVisitor<'_, T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,7 +149,7 @@ impl<'de, T: Object<'de>> Visitor<'de> for ObjectSeed<'_, T> {
                 return Err(self.context.refuse(Refusal::DuplicateName, detail));
             }
             seen |= 1 << index;
-            value.read(index, &mut map, self.context)?;
+            value.read_field(index, &mut map, self.context)?;
         }
         for (index, field) in T::NAMES.fields.iter().enumerate() {
             if field.always && seen & 1 << index == 0 {
@@ -192,7 +221,7 @@ fn folds_to(found: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scalar;
+    use super::super::Seed;
     use super::*;
 
     #[derive(Debug, Default, PartialEq)]
@@ -206,13 +235,13 @@ mod tests {
         const NAMES: Names =
             Names { fields: &[Field::always("kind"), Field::unless_empty("size")], skip_unknown: false };
 
-        fn read<A: MapAccess<'de>>(
+        fn read_field<A: MapAccess<'de>>(
             &mut self,
             index: usize,
             map: &mut A,
             context: &Context,
         ) -> Result<(), A::Error> {
-            let value = map.next_value_seed(scalar::Number(context))?;
+            let value = map.next_value_seed(Seed::new(context))?;
             match index {
                 0 => self.kind = value,
                 _ => self.size = value,

@@ -1,45 +1,41 @@
 //! Versions and records as JSON objects.
 
-use super::scalar::{Bytes, FilledBytes, Number, Text};
-use super::{Context, Field, Names, Object};
+use super::{Context, Field, Filled, Names, Object, Seed, json_object};
 use crate::record::{AuthorityId, RawRecord, Record, RecordError, RecordLimits, Version};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use serde::de::MapAccess;
 
-/// A version as read.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct VersionObject(pub Version);
-
-impl<'de> Object<'de> for VersionObject {
+impl<'de> Object<'de> for Version {
     const WHAT: &'static str = "a version";
     const NAMES: Names =
         Names { fields: &[Field::always("epoch"), Field::always("sequence")], skip_unknown: false };
 
-    fn read<A: MapAccess<'de>>(
+    fn read_field<A: MapAccess<'de>>(
         &mut self,
         index: usize,
         map: &mut A,
         context: &Context,
     ) -> Result<(), A::Error> {
-        let number = map.next_value_seed(Number(context))?;
+        let number = map.next_value_seed(Seed::new(context))?;
         match index {
-            0 => self.0.epoch = number,
-            _ => self.0.sequence = number,
+            0 => self.epoch = number,
+            _ => self.sequence = number,
         }
         Ok(())
     }
 }
 
-/// A record as read, before its values are judged.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct RecordObject<'de> {
-    namespace: Vec<u8>,
-    logical_key: Vec<u8>,
-    state: Cow<'de, str>,
-    blob_key: Vec<u8>,
-    version: Version,
-    authority: Cow<'de, str>,
+json_object! {
+    /// A record as read, before its values are judged.
+    pub struct RecordObject<'de> = "a record" {
+        namespace: Vec<u8> = always "namespace",
+        logical_key: Vec<u8> = always "logical_key",
+        state: Cow<'de, str> = always "state",
+        blob_key: Filled<Vec<u8>> = unless_empty "blob_key",
+        version: Version = always "version",
+        authority: Cow<'de, str> = always "authority_id",
+    }
 }
 
 impl RecordObject<'_> {
@@ -58,46 +54,11 @@ impl RecordObject<'_> {
             namespace: &self.namespace,
             logical_key: &self.logical_key,
             state: &self.state,
-            blob_key: &self.blob_key,
+            blob_key: &self.blob_key.0,
             version: self.version,
             authority: &self.authority,
         };
         limits.judge(&raw, shared)
-    }
-}
-
-impl<'de> Object<'de> for RecordObject<'de> {
-    const WHAT: &'static str = "a record";
-    const NAMES: Names = Names {
-        fields: &[
-            Field::always("namespace"),
-            Field::always("logical_key"),
-            Field::always("state"),
-            Field::unless_empty("blob_key"),
-            Field::always("version"),
-            Field::always("authority_id"),
-        ],
-        skip_unknown: false,
-    };
-
-    fn read<A: MapAccess<'de>>(
-        &mut self,
-        index: usize,
-        map: &mut A,
-        context: &Context,
-    ) -> Result<(), A::Error> {
-        match index {
-            0 => self.namespace = map.next_value_seed(Bytes(context))?,
-            1 => self.logical_key = map.next_value_seed(Bytes(context))?,
-            2 => self.state = map.next_value_seed(Text(context))?,
-            3 => self.blob_key = map.next_value_seed(FilledBytes(context))?,
-            4 => {
-                self.version =
-                    map.next_value_seed(super::object::ObjectSeed::<VersionObject>::new(context))?.0
-            }
-            _ => self.authority = map.next_value_seed(Text(context))?,
-        }
-        Ok(())
     }
 }
 
@@ -133,7 +94,7 @@ mod tests {
     #[test]
     fn a_version_always_has_both_numbers() {
         for text in [r#"{"epoch":1}"#, r#"{"sequence":1}"#, "{}"] {
-            let fault = read_object::<VersionObject>(text.as_bytes(), 0).expect_err(text);
+            let fault = read_object::<Version>(text.as_bytes(), 0).expect_err(text);
             assert_eq!(fault.refusal, Some(Refusal::AbsentField), "{text}");
         }
     }

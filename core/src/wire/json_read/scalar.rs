@@ -1,6 +1,5 @@
 //! Seeds for the values inside objects.
 
-use super::object::{Object, ObjectSeed};
 use super::{Context, Refusal, base64};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -8,24 +7,55 @@ use core::fmt;
 use core::marker::PhantomData;
 use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
-/// Reads by asking what stands there, so that a refused kind can be named.
-macro_rules! any_seed {
-    ($seed:ident -> $value:ty) => {
-        impl<'de> DeserializeSeed<'de> for $seed<'_> {
-            type Value = $value;
+/// A value with one way to stand in JSON.
+pub trait FromJson<'de>: Sized {
+    /// Reads one where it stands.
+    ///
+    /// # Errors
+    /// What stands there is none.
+    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error>;
+}
 
-            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<$value, D::Error> {
-                deserializer.deserialize_any(self)
+/// Reads a value through `serde`.
+#[derive(Debug)]
+pub struct Seed<'a, T> {
+    context: &'a Context,
+    kind: PhantomData<T>,
+}
+
+impl<'a, T> Seed<'a, T> {
+    /// A seed that reports refusals to `context`.
+    #[must_use]
+    pub const fn new(context: &'a Context) -> Self {
+        Self { context, kind: PhantomData }
+    }
+}
+
+impl<'de, T: FromJson<'de>> DeserializeSeed<'de> for Seed<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        T::read(deserializer, self.context)
+    }
+}
+
+/// Reads by asking what stands there, so that a refused kind can be named.
+macro_rules! from_json {
+    ($value:ty, $visitor:ident) => {
+        impl<'de> FromJson<'de> for $value {
+            fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
+                deserializer.deserialize_any($visitor(context))
             }
         }
     };
 }
 
-/// An integer from 0 to 2^64 - 1, without fraction, exponent or sign.
-#[derive(Debug)]
-pub struct Number<'a>(pub &'a Context);
+from_json!(u64, Number);
+from_json!(bool, Boolean);
+from_json!(Cow<'de, str>, Text);
+from_json!(Vec<u8>, Bytes);
 
-any_seed!(Number -> u64);
+struct Number<'a>(&'a Context);
 
 impl Visitor<'_> for Number<'_> {
     type Value = u64;
@@ -43,11 +73,7 @@ impl Visitor<'_> for Number<'_> {
     }
 }
 
-/// `true` or `false`.
-#[derive(Debug)]
-pub struct Boolean<'a>(pub &'a Context);
-
-any_seed!(Boolean -> bool);
+struct Boolean<'a>(&'a Context);
 
 impl Visitor<'_> for Boolean<'_> {
     type Value = bool;
@@ -65,11 +91,8 @@ impl Visitor<'_> for Boolean<'_> {
     }
 }
 
-/// A text, borrowed from the payload if no escape stands in it.
-#[derive(Debug)]
-pub struct Text<'a>(pub &'a Context);
-
-any_seed!(Text -> Cow<'de, str>);
+/// Borrows from the payload if no escape stands in the text.
+struct Text<'a>(&'a Context);
 
 impl<'de> Visitor<'de> for Text<'_> {
     type Value = Cow<'de, str>;
@@ -91,27 +114,7 @@ impl<'de> Visitor<'de> for Text<'_> {
     }
 }
 
-/// A text that is left out when it is empty.
-#[derive(Debug)]
-pub struct FilledText<'a>(pub &'a Context);
-
-impl<'de> DeserializeSeed<'de> for FilledText<'_> {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let text = Text(self.0).deserialize(deserializer)?;
-        if text.is_empty() {
-            return Err(self.0.refuse(Refusal::EmptyForAbsent, "empty string, expected no field at all"));
-        }
-        Ok(text)
-    }
-}
-
-/// Bytes as standard padded base64.
-#[derive(Debug)]
-pub struct Bytes<'a>(pub &'a Context);
-
-any_seed!(Bytes -> Vec<u8>);
+struct Bytes<'a>(&'a Context);
 
 impl<'de> Visitor<'de> for Bytes<'_> {
     type Value = Vec<u8>;
@@ -137,83 +140,43 @@ impl<'de> Visitor<'de> for Bytes<'_> {
     }
 }
 
-/// Bytes that are left out when there are none.
-#[derive(Debug)]
-pub struct FilledBytes<'a>(pub &'a Context);
+/// A value whose field is left out when it is empty.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Filled<T>(pub T);
 
-impl<'de> DeserializeSeed<'de> for FilledBytes<'_> {
-    type Value = Vec<u8>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let bytes = Bytes(self.0).deserialize(deserializer)?;
-        if bytes.is_empty() {
-            return Err(self.0.refuse(Refusal::EmptyForAbsent, "no bytes, expected no field at all"));
+impl<'de, T: FromJson<'de> + Default + PartialEq> FromJson<'de> for Filled<T> {
+    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
+        let value = T::read(deserializer, context)?;
+        if value == T::default() {
+            let detail = "an empty value, expected no field at all";
+            return Err(context.refuse(Refusal::EmptyForAbsent, detail));
         }
-        Ok(bytes)
-    }
-}
-
-/// A value whose kind has a seed, so that lists of it can be read.
-pub trait Element<'de>: Sized {
-    /// Reads one.
-    ///
-    /// # Errors
-    /// What stands there is none.
-    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error>;
-}
-
-impl<'de> Element<'de> for Cow<'de, str> {
-    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
-        Text(context).deserialize(deserializer)
-    }
-}
-
-impl<'de> Element<'de> for Vec<u8> {
-    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
-        Bytes(context).deserialize(deserializer)
-    }
-}
-
-impl<'de, T: Object<'de>> Element<'de> for T {
-    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
-        ObjectSeed::new(context).deserialize(deserializer)
+        Ok(Self(value))
     }
 }
 
 /// A list of at most as many elements as the context allows.
-#[derive(Debug)]
-pub struct List<'a, T> {
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: FromJson<'de>> FromJson<'de> for List<T> {
+    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ListVisitor { context, element: PhantomData }).map(Self)
+    }
+}
+
+struct ListVisitor<'a, T> {
     context: &'a Context,
     element: PhantomData<T>,
 }
 
-impl<'a, T> List<'a, T> {
-    /// A seed bounded by `context`.
-    #[must_use]
-    pub const fn new(context: &'a Context) -> Self {
-        Self { context, element: PhantomData }
-    }
-}
-
-struct ElementSeed<'a, T>(&'a Context, PhantomData<T>);
-
-impl<'de, T: Element<'de>> DeserializeSeed<'de> for ElementSeed<'_, T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        T::read(deserializer, self.0)
-    }
-}
-
-impl<'de, T: Element<'de>> DeserializeSeed<'de> for List<'_, T> {
-    type Value = Vec<T>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de, T: Element<'de>> Visitor<'de> for List<'_, T> {
+impl<'de, T: FromJson<'de>> Visitor<'de> for ListVisitor<'_, T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -226,7 +189,7 @@ impl<'de, T: Element<'de>> Visitor<'de> for List<'_, T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(element) = seq.next_element_seed(ElementSeed(self.context, PhantomData))? {
+        while let Some(element) = seq.next_element_seed(Seed::new(self.context))? {
             if list.len() >= self.context.list_max as usize {
                 return Err(self.context.too_many());
             }
@@ -239,59 +202,55 @@ impl<'de, T: Element<'de>> Visitor<'de> for List<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::cell::Cell;
 
-    /// Reads `text` with one seed and tells the value or the refusal.
-    fn read<'de, S, T>(text: &'de str, seed: impl FnOnce(&'de Context) -> S) -> Result<T, Option<Refusal>>
-    where
-        S: DeserializeSeed<'de, Value = T>,
-    {
-        let context = alloc::boxed::Box::leak(alloc::boxed::Box::new(Context::new(2)));
-        let mut json = serde_json::Deserializer::from_str(text);
-        let seen: &Cell<_> = &context.refusal;
-        seed(context).deserialize(&mut json).map_err(|_| seen.get())
+    /// Reads `text` and tells the value or the refusal.
+    fn read<'de, T: FromJson<'de>>(text: &'de str) -> Result<T, Option<Refusal>> {
+        let context = Context::new(2);
+        T::read(&mut serde_json::Deserializer::from_str(text), &context).map_err(|_| context.refusal.get())
     }
 
     #[test]
     fn numbers() {
-        assert_eq!(read("18446744073709551615", Number), Ok(u64::MAX));
-        assert_eq!(read("null", Number), Err(Some(Refusal::Null)));
+        assert_eq!(read("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(read::<u64>("null"), Err(Some(Refusal::Null)));
         for text in ["4.0", "1e3", "-1", "-0", "18446744073709551616", "\"1\"", "true", "[]", "{}"] {
-            assert_eq!(read(text, Number), Err(None), "{text}");
+            assert_eq!(read::<u64>(text), Err(None), "{text}");
         }
     }
 
     #[test]
     fn booleans() {
-        assert_eq!(read("true", Boolean), Ok(true));
-        assert_eq!(read("null", Boolean), Err(Some(Refusal::Null)));
-        assert_eq!(read("1", Boolean), Err(None));
+        assert_eq!(read("true"), Ok(true));
+        assert_eq!(read::<bool>("null"), Err(Some(Refusal::Null)));
+        assert_eq!(read::<bool>("1"), Err(None));
     }
 
     #[test]
     fn texts() {
-        assert_eq!(read(r#""a\/b""#, Text), Ok(Cow::Borrowed("a/b")));
-        assert_eq!(read("null", Text), Err(Some(Refusal::Null)));
-        assert_eq!(read("1", Text), Err(None));
-        assert_eq!(read("\"\"", FilledText), Err(Some(Refusal::EmptyForAbsent)));
+        assert_eq!(read(r#""a\/b""#), Ok(Cow::Borrowed("a/b")));
+        assert_eq!(read::<Cow<'_, str>>("null"), Err(Some(Refusal::Null)));
+        assert_eq!(read::<Cow<'_, str>>("1"), Err(None));
+        assert_eq!(read::<Filled<Cow<'_, str>>>("\"\""), Err(Some(Refusal::EmptyForAbsent)));
     }
 
     #[test]
     fn bytes() {
-        assert_eq!(read("\"YQ==\"", Bytes), Ok(b"a".to_vec()));
-        assert_eq!(read("null", Bytes), Err(Some(Refusal::Null)));
-        assert_eq!(read("[97]", Bytes), Err(Some(Refusal::NumberArray)));
-        assert_eq!(read("\"YR==\"", Bytes), Err(Some(Refusal::LooseBase64)));
-        assert_eq!(read("\"YQ\"", Bytes), Err(None));
-        assert_eq!(read("{}", Bytes), Err(None));
-        assert_eq!(read("\"\"", FilledBytes), Err(Some(Refusal::EmptyForAbsent)));
+        assert_eq!(read("\"YQ==\""), Ok(b"a".to_vec()));
+        assert_eq!(read::<Vec<u8>>("null"), Err(Some(Refusal::Null)));
+        assert_eq!(read::<Vec<u8>>("[97]"), Err(Some(Refusal::NumberArray)));
+        assert_eq!(read::<Vec<u8>>("\"YR==\""), Err(Some(Refusal::LooseBase64)));
+        assert_eq!(read::<Vec<u8>>("\"YQ\""), Err(None));
+        assert_eq!(read::<Vec<u8>>("{}"), Err(None));
+        assert_eq!(read::<Filled<Vec<u8>>>("\"\""), Err(Some(Refusal::EmptyForAbsent)));
     }
 
     #[test]
     fn lists() {
-        assert_eq!(read("[]", List::<Vec<u8>>::new), Ok(Vec::new()));
-        assert_eq!(read("null", List::<Vec<u8>>::new), Err(Some(Refusal::Null)));
-        assert_eq!(read("[null]", List::<Vec<u8>>::new), Err(Some(Refusal::Null)));
-        assert_eq!(read("{}", List::<Vec<u8>>::new), Err(None));
+        assert_eq!(read("[1,2]"), Ok(List(alloc::vec![1u64, 2])));
+        assert_eq!(read::<List<u64>>("[1,2,3]"), Err(None));
+        assert_eq!(read::<List<u64>>("null"), Err(Some(Refusal::Null)));
+        assert_eq!(read::<List<u64>>("[null]"), Err(Some(Refusal::Null)));
+        assert_eq!(read::<List<u64>>("{}"), Err(None));
+        assert_eq!(read::<Filled<List<u64>>>("[]"), Err(Some(Refusal::EmptyForAbsent)));
     }
 }
