@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../fuzz/src/frames.rs"]
 mod frames;
+#[path = "../../fuzz/src/messages.rs"]
+mod messages;
 #[path = "../../fuzz/src/records.rs"]
 mod records;
 
 /// A target and what it checks; `true` if the input was accepted.
 type Target = (&'static str, fn(&[u8]) -> bool);
 
-const TARGETS: [Target; 2] = [("frames", frames::check), ("records", records::check)];
+const TARGETS: [Target; 3] =
+    [("frames", frames::check), ("messages", messages::check), ("records", records::check)];
 
 fn fuzz_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")
@@ -31,10 +34,9 @@ fn every_input_of_every_corpus_keeps_the_promises() {
         let dir = fuzz_dir().join("corpus").join(target);
         let (mut accepted, mut refused) = (0, 0);
         for name in names(&dir) {
-            println!("{target}: {name}");
-            let counter =
-                if check(&fs::read(dir.join(&name)).unwrap()) { &mut accepted } else { &mut refused };
-            *counter += 1;
+            let taken = check(&fs::read(dir.join(&name)).unwrap());
+            println!("{target}: {name}: {}", if taken { "accepted" } else { "refused" });
+            *if taken { &mut accepted } else { &mut refused } += 1;
         }
         assert!(accepted > 0 && refused > 0, "{target}: {accepted} inputs accepted, {refused} refused");
     }

@@ -6,4 +6,5 @@
 #![warn(missing_docs)]
 
 pub mod frames;
+pub mod messages;
 pub mod records;

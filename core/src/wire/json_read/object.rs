@@ -107,8 +107,7 @@ pub fn read_object<'de, T: Object<'de>>(payload: &'de [u8], list_max: u32) -> Re
     let text = as_text(payload)?;
     let context = Context::new(list_max);
     let mut json = serde_json::Deserializer::from_str(text);
-    let value =
-        T::read(&mut json, &context).map_err(|error| context.fault(text, &error))?;
+    let value = T::read(&mut json, &context).map_err(|error| context.fault(text, &error))?;
     json.end().map_err(|error| JsonFault { kind: JsonFaultKind::Trailing, ..context.fault(text, &error) })?;
     Ok(value)
 }
