@@ -235,10 +235,9 @@ mod tests {
     use alloc::vec;
 
     fn decode(payload: &str) -> Result<BlobMessage, WireError> {
-        match decode_message(payload.as_bytes(), &WireLimits::default(), &Capabilities::default())? {
-            Message::Blob(message) => Ok(message),
-            other => panic!("not a blob message: {other:?}"),
-        }
+        let message = decode_message(payload.as_bytes(), &WireLimits::default(), &Capabilities::default())?;
+        let Message::Blob(message) = message else { panic!("not a blob message: {message:?}") };
+        Ok(message)
     }
 
     fn encode(message: &BlobMessage) -> Result<String, EncodeError> {

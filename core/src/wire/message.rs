@@ -3,7 +3,7 @@
 use super::blob::{BlobMessage, BlobType};
 use super::capability::{Capabilities, Capability};
 use super::error::{EncodeError, WireError};
-use super::json_read::{json_object, read_object};
+use super::json_read::{JsonFault, json_object, read_object};
 use super::limits::WireLimits;
 use super::own::OwnMessage;
 use super::repair::{self, Batch, Snapshot};
@@ -190,7 +190,7 @@ pub fn decode_message(
     limits: &WireLimits,
     declared: &Capabilities,
 ) -> Result<Message, WireError> {
-    let found = find_type(payload)?;
+    let found = find_type(payload).map_err(WireError::Malformed)?;
     let kind = MessageType::parse(&found)
         .ok_or_else(|| WireError::UnknownMessageType { found: WireError::shown_type(&found) })?;
     require(kind, declared)?;
@@ -225,10 +225,7 @@ fn blob(kind: BlobType, payload: &[u8], limits: &WireLimits) -> Result<Message, 
 /// In order: too long, no type can be found, another type, the payload is not such a message.
 pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, WireError> {
     repair::check_payload(payload, &limits.repair)?;
-    let found = find_type(payload).map_err(|error| match error {
-        WireError::Malformed(fault) => WireError::RepairMalformed(fault),
-        other => other,
-    })?;
+    let found = find_type(payload).map_err(WireError::RepairMalformed)?;
     match MessageType::parse(&found) {
         Some(MessageType::Batch) => repair::decode_batch(payload, limits).map(Message::Batch),
         Some(MessageType::Snapshot) => repair::decode_snapshot(payload, limits).map(Message::Snapshot),
@@ -281,14 +278,14 @@ json_object! {
 
 /// Finds the type wherever it stands. Where it stands first and plain, as writers put it, the rest is
 /// left to the type's own decoder, which refuses a second one.
-fn find_type(payload: &[u8]) -> Result<Cow<'_, str>, WireError> {
+fn find_type(payload: &[u8]) -> Result<Cow<'_, str>, JsonFault> {
     if let Some(rest) = payload.strip_prefix(br#"{"type":""#) {
         let end = rest.iter().position(|b| !matches!(b, b'a'..=b'z' | b'.'));
         if let Some((name, [b'"', ..])) = end.map(|end| rest.split_at(end)) {
             return Ok(core::str::from_utf8(name).expect("ASCII").into());
         }
     }
-    read_object::<TypeObject<'_>>(payload, 0).map(|object| object.kind).map_err(WireError::Malformed)
+    read_object::<TypeObject<'_>>(payload, 0).map(|object| object.kind)
 }
 
 #[cfg(test)]

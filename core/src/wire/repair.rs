@@ -41,6 +41,11 @@ pub(super) struct Sums {
 }
 
 impl Sums {
+    /// How many records were counted.
+    pub(super) const fn records(&self) -> usize {
+        self.records
+    }
+
     /// These sums with one more record, if the limits allow it.
     pub(super) fn with(self, record: &Record, limits: &RepairLimits) -> Result<Self, RepairFault> {
         let key_bytes = record.key.namespace().len() + record.key.logical_key().len();
@@ -343,5 +348,233 @@ json_object! {
     struct AckObject<'de> = "lifecycle.repair.ack" {
         kind: Cow<'de, str> = always "type",
         watermark: Version = always "watermark",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json_read::Refusal;
+    use super::*;
+    use crate::record::{AuthorityId, Key, RecordError, State};
+    use alloc::string::String;
+    use alloc::vec;
+
+    fn record(key: &[u8], sequence: u64) -> Record {
+        Record {
+            key: Key::from_parts(b"n", key).expect("short"),
+            state: State::Deleted,
+            version: Version::new(1, sequence),
+            authority: AuthorityId::from_text("a"),
+        }
+    }
+
+    fn batch(records: Vec<Record>) -> Batch {
+        let to = records.last().map_or(Version::ZERO, |record| record.version);
+        Batch { from: Version::ZERO, to, more: false, records }
+    }
+
+    fn snapshot(records: Vec<Record>) -> Snapshot {
+        Snapshot { watermark: Version::new(1, 9), records }
+    }
+
+    fn text(write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>) -> String {
+        let mut out = vec![];
+        write(&mut out).expect("valid");
+        String::from_utf8(out).expect("JSON")
+    }
+
+    /// Writes without judging, so that the decoder has something to refuse.
+    fn forced_batch(batch: &Batch) -> Vec<u8> {
+        let mut out = vec![];
+        write_batch_head(batch.from, batch.to, batch.more, &mut out);
+        write_list(&batch.records, &mut out, write_record);
+        out.push(b'}');
+        out
+    }
+
+    fn forced_snapshot(snapshot: &Snapshot) -> Vec<u8> {
+        let mut out = vec![];
+        MessageType::Snapshot.write_head(&mut out);
+        out.extend_from_slice(br#","watermark":"#);
+        write_version(snapshot.watermark, &mut out);
+        out.extend_from_slice(br#","records":"#);
+        write_list(&snapshot.records, &mut out, write_record);
+        out.push(b'}');
+        out
+    }
+
+    fn batch_refused(batch: &Batch, limits: &WireLimits, fault: &RepairFault) {
+        let encoded = batch.encode(&limits.repair, &mut vec![]);
+        assert_eq!(encoded, Err(EncodeError::Repair(fault.clone())));
+        let decoded = decode_batch(&forced_batch(batch), limits);
+        assert_eq!(decoded, Err(WireError::Repair(fault.clone())));
+    }
+
+    fn snapshot_refused(snapshot: &Snapshot, fault: &RepairFault) {
+        let limits = WireLimits::default();
+        let encoded = snapshot.encode(&limits.repair, &mut vec![]);
+        assert_eq!(encoded, Err(EncodeError::Repair(fault.clone())));
+        let decoded = decode_snapshot(&forced_snapshot(snapshot), &limits);
+        assert_eq!(decoded, Err(WireError::Repair(fault.clone())));
+    }
+
+    #[test]
+    fn each_message_is_written_in_field_order_and_reads_back() {
+        let limits = WireLimits::default();
+        let one = record(b"k", 2);
+        let body = r#"{"namespace":"bg==","logical_key":"aw==","state":"deleted","version":{"epoch":1,"sequence":2},"authority_id":"a"}"#;
+
+        let payload = text(|out| encode_record(&one, &limits, out));
+        assert_eq!(payload, alloc::format!(r#"{{"type":"lifecycle.record","record":{body}}}"#));
+        assert_eq!(decode_record(payload.as_bytes(), &limits), Ok(one.clone()));
+
+        let payload = text(|out| batch(vec![one.clone()]).encode(&limits.repair, out));
+        assert_eq!(
+            payload,
+            alloc::format!(
+                r#"{{"type":"lifecycle.repair.batch","from":{{"epoch":0,"sequence":0}},"to":{{"epoch":1,"sequence":2}},"more":false,"records":[{body}]}}"#
+            )
+        );
+        assert_eq!(decode_batch(payload.as_bytes(), &limits), Ok(batch(vec![one.clone()])));
+
+        let payload = text(|out| snapshot(vec![one.clone()]).encode(&limits.repair, out));
+        assert_eq!(
+            payload,
+            alloc::format!(
+                r#"{{"type":"lifecycle.repair.snapshot","watermark":{{"epoch":1,"sequence":9}},"records":[{body}]}}"#
+            )
+        );
+        assert_eq!(decode_snapshot(payload.as_bytes(), &limits), Ok(snapshot(vec![one])));
+
+        let payload = text(|out| encode_ack(Version::new(1, 2), &limits.repair, out));
+        assert_eq!(payload, r#"{"type":"lifecycle.repair.ack","watermark":{"epoch":1,"sequence":2}}"#);
+        assert_eq!(decode_ack(payload.as_bytes(), &limits), Ok(Version::new(1, 2)));
+    }
+
+    #[test]
+    fn empty_lists_are_written_and_read() {
+        let limits = WireLimits::default();
+        for watermark in [Version::ZERO, Version::new(1, 1)] {
+            let empty = Snapshot { watermark, records: vec![] };
+            let payload = text(|out| empty.encode(&limits.repair, out));
+            assert!(payload.ends_with(r#""records":[]}"#));
+            assert_eq!(decode_snapshot(payload.as_bytes(), &limits), Ok(empty));
+        }
+        let payload = text(|out| batch(vec![]).encode(&limits.repair, out));
+        assert_eq!(decode_batch(payload.as_bytes(), &limits), Ok(batch(vec![])));
+    }
+
+    #[test]
+    fn order() {
+        let limits = WireLimits::default();
+        for sequences in [[2, 1], [2, 2]] {
+            let (previous, version) = (Version::new(1, 2), Version::new(1, sequences[1]));
+            let records = sequences.map(|sequence| record(b"k", sequence)).to_vec();
+            batch_refused(&batch(records), &limits, &RepairFault::Order { previous, version });
+        }
+        let first = Batch { from: Version::new(1, 1), ..batch(vec![record(b"k", 1)]) };
+        let version = Version::new(1, 1);
+        batch_refused(&first, &limits, &RepairFault::Order { previous: version, version });
+    }
+
+    #[test]
+    fn watermark_mismatch() {
+        let limits = WireLimits::default();
+        let to = Version::new(5, 5);
+        let last = Version::new(1, 1);
+        let records = Batch { to, ..batch(vec![record(b"k", 1)]) };
+        batch_refused(&records, &limits, &RepairFault::WatermarkMismatch { last, to });
+        let empty = Batch { to, ..batch(vec![]) };
+        batch_refused(&empty, &limits, &RepairFault::WatermarkMismatch { last: Version::ZERO, to });
+    }
+
+    #[test]
+    fn limits_of_count_keys_records_and_payload() {
+        let two = batch(vec![record(b"k", 1), record(b"l", 2)]);
+        let json_bytes: u64 = two.records.iter().map(|record| record.json_bytes() as u64).sum();
+        let with = |repair| WireLimits { repair, ..WireLimits::default() };
+        let repair = RepairLimits { records_max: 1, ..RepairLimits::default() };
+        let fault = RepairFault::TooManyRecords { records: 2, records_max: 1 };
+        batch_refused(&two, &with(repair), &fault);
+        let repair = RepairLimits { key_bytes_max: 3, ..RepairLimits::default() };
+        batch_refused(&two, &with(repair), &RepairFault::KeysTooLarge { bytes: 4, bytes_max: 3 });
+        let bytes_max = u32::try_from(json_bytes - 1).expect("small");
+        let repair = RepairLimits { record_json_bytes_max: bytes_max, ..RepairLimits::default() };
+        let fault = RepairFault::RecordsTooLarge { bytes: json_bytes, bytes_max };
+        batch_refused(&two, &with(repair), &fault);
+        let bytes = forced_batch(&two).len();
+        let bytes_max = u32::try_from(bytes - 1).expect("small");
+        let repair = RepairLimits { payload_bytes_max: bytes_max, ..RepairLimits::default() };
+        batch_refused(&two, &with(repair), &RepairFault::PayloadTooLarge { bytes, bytes_max });
+    }
+
+    #[test]
+    fn watermark_zero_with_records() {
+        let zero = Snapshot { watermark: Version::ZERO, ..snapshot(vec![record(b"k", 1)]) };
+        snapshot_refused(&zero, &RepairFault::WatermarkZero { records: 1 });
+    }
+
+    #[test]
+    fn above_watermark() {
+        let above = snapshot(vec![record(b"k", 10)]);
+        let (version, watermark) = (Version::new(1, 10), Version::new(1, 9));
+        snapshot_refused(&above, &RepairFault::AboveWatermark { version, watermark });
+    }
+
+    #[test]
+    fn duplicate_key() {
+        let twice = snapshot(vec![record(b"k", 1), record(b"k", 2)]);
+        let key = Box::new(record(b"k", 1).key);
+        snapshot_refused(&twice, &RepairFault::DuplicateKey { key });
+    }
+
+    #[test]
+    fn unsorted() {
+        let unsorted = snapshot(vec![record(b"l", 1), record(b"k", 2)]);
+        let fault = RepairFault::Unsorted { key: Box::new(record(b"k", 1).key) };
+        assert_eq!(WireError::Repair(fault.clone()).refusal(), Some(Refusal::Unsorted));
+        snapshot_refused(&unsorted, &fault);
+    }
+
+    #[test]
+    fn a_value_that_is_no_records_is_told_with_its_place() {
+        let limits = WireLimits::default();
+        let mut records = vec![record(b"k", 1), record(b"l", 2)];
+        records[1].authority = AuthorityId::from_text("");
+        let fault = RecordError::AuthorityEmpty { bytes_max: 128 };
+        let decoded = decode_batch(&forced_batch(&batch(records.clone())), &limits);
+        assert_eq!(decoded, Err(WireError::RepairRecord { index: 1, fault: fault.clone() }));
+        let payload = text(|out| encode_record(&records[1], &limits, out));
+        assert_eq!(decode_record(payload.as_bytes(), &limits), Err(WireError::EnvelopeRecord(fault)));
+    }
+
+    #[test]
+    fn another_type_than_the_decoders() {
+        let limits = WireLimits::default();
+        let payload = text(|out| encode_ack(Version::ZERO, &limits.repair, out));
+        let payload = payload.replace(".ack", ".Ack");
+        assert_eq!(
+            decode_ack(payload.as_bytes(), &limits),
+            Err(WireError::MessageType {
+                expected: "lifecycle.repair.ack",
+                found: "lifecycle.repair.Ack".into()
+            })
+        );
+    }
+
+    #[test]
+    fn a_record_payload_is_bounded_both_ways_and_judged_for_trailing_data() {
+        let limits = WireLimits::default();
+        let payload = text(|out| encode_record(&record(b"k", 1), &limits, out));
+        let bytes = payload.len();
+        let bytes_max = u32::try_from(bytes - 1).expect("small");
+        let less = WireLimits { record_payload_bytes_max: bytes_max, ..limits };
+        let refused = decode_record(payload.as_bytes(), &less);
+        assert_eq!(refused, Err(WireError::PayloadTooLarge { bytes, bytes_max }));
+        let refused = encode_record(&record(b"k", 1), &less, &mut vec![]);
+        assert_eq!(refused, Err(EncodeError::PayloadTooLarge { bytes, bytes_max }));
+        let trailing = payload + "{}";
+        let refused = decode_record(trailing.as_bytes(), &limits);
+        assert!(matches!(refused, Err(WireError::EnvelopeTrailing(_))));
     }
 }

@@ -202,10 +202,9 @@ pub(crate) mod testing {
         let declared =
             Capabilities::new([Capability::History, Capability::SnapshotChunks, Capability::BlobRanges])
                 .expect("no log, no incarnation");
-        match decode_message(payload.as_bytes(), &WireLimits::default(), &declared)? {
-            Message::Own(message) => Ok(message),
-            other => panic!("not Strandline's own: {other:?}"),
-        }
+        let message = decode_message(payload.as_bytes(), &WireLimits::default(), &declared)?;
+        let Message::Own(message) = message else { panic!("not Strandline's own: {message:?}") };
+        Ok(message)
     }
 
     /// Asserts that a message is written as `payload`, and that it reads back.
