@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../fuzz/src/frames.rs"]
 mod frames;
+#[path = "../../fuzz/src/handshake.rs"]
+mod handshake;
 #[path = "../../fuzz/src/messages.rs"]
 mod messages;
 #[path = "../../fuzz/src/records.rs"]
@@ -16,8 +18,12 @@ mod records;
 /// A target and what it checks; `true` if the input was accepted.
 type Target = (&'static str, fn(&[u8]) -> bool);
 
-const TARGETS: [Target; 3] =
-    [("frames", frames::check), ("messages", messages::check), ("records", records::check)];
+const TARGETS: [Target; 4] = [
+    ("frames", frames::check),
+    ("handshake", handshake::check),
+    ("messages", messages::check),
+    ("records", records::check),
+];
 
 fn fuzz_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")

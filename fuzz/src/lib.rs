@@ -6,5 +6,6 @@
 #![warn(missing_docs)]
 
 pub mod frames;
+pub mod handshake;
 pub mod messages;
 pub mod records;
