@@ -1,4 +1,4 @@
-//! The messages of the handshake.
+//! The handshake: its messages, and the machine that reads them.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
