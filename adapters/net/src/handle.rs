@@ -5,10 +5,14 @@ use futures::channel::oneshot;
 use std::io;
 use std::sync::Arc;
 use strandline_core::error::StorageFault;
-use strandline_core::lifecycle::api::{Change, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Status};
+use strandline_core::lifecycle::api::{
+    Change, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Status,
+};
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::{Key, RecordError, Version};
-use strandline_file::node::{NodeHandle, PutError, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
+use strandline_file::node::{
+    NodeHandle, PutError, RequestFailed, Unavailable, WaitPolicy, WriteError, Written,
+};
 use strandline_file::{StoreError, StoredBlob};
 
 /// Reaches a replica from asynchronous programs. Cheap to clone, and usable from any task.
@@ -18,8 +22,10 @@ use strandline_file::{StoreError, StoredBlob};
 #[derive(Clone)]
 pub struct Handle {
     node: NodeHandle,
-    blocking: Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>,
+    blocking: Arc<RunBlocking>,
 }
+
+type RunBlocking = dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync;
 
 impl Handle {
     /// A handle on a node, whose blocking work runs on `runtime`.
@@ -71,7 +77,9 @@ impl Handle {
     pub async fn store(&self, bytes: Vec<u8>) -> Result<StoredBlob, StoreError> {
         let blobs = Arc::clone(self.node.blobs());
         let ending = || io::Error::other("expected the runtime to do blocking work, found it ending");
-        self.unblock(move || blobs.store_reader(&bytes[..])).await.ok_or_else(|| StoreError::Source(ending()))?
+        self.unblock(move || blobs.store_reader(&bytes[..]))
+            .await
+            .ok_or_else(|| StoreError::Source(ending()))?
     }
 
     /// Deletes a key; ends when that is durable. Deleting what is not there leaves a tombstone too.
