@@ -22,9 +22,9 @@ use std::thread::JoinHandle;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::command::Command;
-use strandline_core::lifecycle::replica::{
-    Init, NotRecovered, Recovery, RecoveryError, RecoveryReport, Replica, ReplicaConfig,
-};
+use strandline_core::lifecycle::config::ReplicaConfig;
+use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
+use strandline_core::lifecycle::replica::Replica;
 use strandline_core::machine::{Host, Machine, Next, Sent, drain};
 use strandline_core::seed::Seed;
 
@@ -206,7 +206,7 @@ fn recover(
         let next = drain(&mut recovery, &mut host, &mut Vec::new(), RECOVERY_OUTPUTS_MAX);
         recovery = match recovery.finish() {
             Ok(recovered) => return Ok(recovered),
-            Err(NotRecovered::Working(recovery)) => recovery,
+            Err(NotRecovered::Working(recovery)) => *recovery,
             Err(NotRecovered::Failed(error)) => return Err(error.into()),
         };
         let input = match next {
