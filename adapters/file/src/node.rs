@@ -14,13 +14,13 @@ pub use links::LinkSink;
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
 use owner::{Clock, Input, Owner};
 use reply::Waiting;
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
+use strandline_core::lifecycle::api::Event;
 use strandline_core::lifecycle::command::Command;
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
@@ -226,8 +226,8 @@ impl Host<Recovery> for RecoveryHost<'_> {
     fn execute(&mut self, command: Command) {
         self.0.execute(command);
     }
-    fn notify(&mut self, event: Infallible) {
-        match event {}
+    fn notify(&mut self, _event: Event) {
+        // Nobody listens yet, and what recovery did is in its report.
     }
     fn ready(&mut self) -> Option<LinkId> {
         None

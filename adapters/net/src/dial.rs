@@ -74,10 +74,9 @@ const fn judge(end: &SessionEnd, settled: bool) -> AttemptEnd {
         SessionEnd::Refused(
             LinkRefused::Log { .. } | LinkRefused::RoleNeeded { .. } | LinkRefused::OwnName { .. },
         ) => AttemptEnd::Rejected,
-        SessionEnd::Closed(CloseReason::Stopped(_)) => AttemptEnd::Stopped,
         SessionEnd::Closed(CloseReason::Fault(_)) => AttemptEnd::Fault,
         SessionEnd::Refused(LinkRefused::Full { .. } | LinkRefused::Closing)
-        | SessionEnd::Closed(CloseReason::Idle | CloseReason::Closing)
+        | SessionEnd::Closed(CloseReason::Storage(_) | CloseReason::Idle | CloseReason::Closing)
         | SessionEnd::Ended
         | SessionEnd::Failed(_)
         | SessionEnd::Stalled => {
@@ -93,7 +92,7 @@ const fn judge(end: &SessionEnd, settled: bool) -> AttemptEnd {
 const fn judge_greeting(error: &GreetError) -> AttemptEnd {
     match error {
         GreetError::Connection(_) | GreetError::Late { .. } => AttemptEnd::Unreachable,
-        GreetError::Handshake(_) | GreetError::OtherPeer { .. } | GreetError::NotConfigured { .. } => {
+        GreetError::Handshake(_) | GreetError::Token(_) | GreetError::NotConfigured { .. } => {
             AttemptEnd::Rejected
         }
     }
@@ -102,8 +101,12 @@ const fn judge_greeting(error: &GreetError) -> AttemptEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strandline_core::error::StorageFault;
     use strandline_core::id::LogId;
-    use strandline_core::lifecycle::api::{PairReason, PairVerdict, PeerFault, PeerFaultKind};
+    use strandline_core::lifecycle::api::{PeerFault, PeerFaultKind};
+    use strandline_core::wire::auth::AuthTooLarge;
+    use strandline_core::wire::handshake::HandshakeError;
+    use strandline_core::wire::identity::PeerIdentity;
 
     #[test]
     fn refused_duplicate_and_closed_duplicate_are_duplicate() {
@@ -124,12 +127,6 @@ mod tests {
     }
 
     #[test]
-    fn closed_stopped_is_stopped() {
-        let verdict = PairVerdict::Unknown { reason: PairReason::BlobMissing };
-        assert_eq!(judge(&SessionEnd::Closed(CloseReason::Stopped(verdict)), true), AttemptEnd::Stopped);
-    }
-
-    #[test]
     fn closed_fault_is_fault() {
         let fault = PeerFault { what: PeerFaultKind::Frame, expected: "a".into(), found: "b".into() };
         assert_eq!(judge(&SessionEnd::Closed(CloseReason::Fault(fault)), true), AttemptEnd::Fault);
@@ -140,6 +137,7 @@ mod tests {
         for end in [
             SessionEnd::Refused(LinkRefused::Full { links_max: 1 }),
             SessionEnd::Refused(LinkRefused::Closing),
+            SessionEnd::Closed(CloseReason::Storage(StorageFault::damaged("checkpoint", 0, "test"))),
             SessionEnd::Closed(CloseReason::Idle),
             SessionEnd::Closed(CloseReason::Closing),
             SessionEnd::Ended,
@@ -156,9 +154,13 @@ mod tests {
         assert_eq!(judge_greeting(&GreetError::Late { ms_max: 1 }), AttemptEnd::Unreachable);
         let reset = io::Error::from(io::ErrorKind::ConnectionReset);
         assert_eq!(judge_greeting(&GreetError::Connection(reset)), AttemptEnd::Unreachable);
-        let unknown = GreetError::NotConfigured { identity: "b".into() };
-        assert_eq!(judge_greeting(&unknown), AttemptEnd::Rejected);
-        let other = GreetError::OtherPeer { expected: "b".into(), found: "c".into() };
-        assert_eq!(judge_greeting(&other), AttemptEnd::Rejected);
+        let identity = PeerIdentity::parse("b").expect("valid");
+        for disagreed in [
+            GreetError::NotConfigured { identity },
+            GreetError::Handshake(HandshakeError::IdentityUnknown),
+            GreetError::Token(AuthTooLarge { bytes: 5000 }),
+        ] {
+            assert_eq!(judge_greeting(&disagreed), AttemptEnd::Rejected);
+        }
     }
 }

@@ -62,7 +62,7 @@ async fn serve<R: Runtime, N: LinkHost>(
         Ok(greeted) => greeted,
         Err(error) => return tracing::warn!(%from, %error, "called: no handshake"),
     };
-    let identity = peer.identity().to_owned();
+    let identity = peer.identity().clone();
     tracing::info!(peer = %identity, %from, "called: authenticated");
     let Context { runtime, config, node, .. } = &*context;
     let end = session::run(runtime, config, node, connection, peer, role, early).await;

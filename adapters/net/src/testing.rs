@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused, LinkRole};
 use strandline_core::machine::Sent;
-use strandline_core::wire::handshake::Authenticated;
+use strandline_core::wire::capability::{Capabilities, Capability};
+use strandline_core::wire::handshake::{
+    Authenticated, DialAuth, Handshake, ListenAuth, PeerCredential, Progress,
+};
+use strandline_core::wire::identity::PeerIdentity;
 use strandline_file::node::LinkSink;
 use tokio::io::DuplexStream;
 use tokio_util::compat::{Compat, TokioAsyncReadCompatExt};
@@ -141,7 +145,32 @@ impl LinkHost for FakeNode {
     }
 }
 
+/// What two nodes can do.
+fn capabilities() -> Capabilities {
+    Capabilities::new([Capability::Lifecycle]).expect("one of ours")
+}
+
+fn identity(text: &str) -> PeerIdentity {
+    PeerIdentity::parse(text).expect("valid")
+}
+
 /// A peer as a handshake leaves it.
 pub(crate) fn authenticated() -> Authenticated {
-    Authenticated
+    let auth = DialAuth {
+        token: "token".into(),
+        identity: Some(identity("b")),
+        capabilities: capabilities(),
+        expect: None,
+    };
+    let mut hello = Vec::new();
+    Handshake::dial(auth, &mut hello).expect("short");
+    let listener = Handshake::listen(ListenAuth {
+        identity: Some(identity("a")),
+        capabilities: capabilities(),
+        credentials: vec![PeerCredential::of_token(identity("b"), "token")],
+    });
+    match listener.handle_received(&hello, &mut Vec::new()).expect("let in") {
+        Progress::Done { peer, .. } => peer,
+        Progress::More(_) => panic!("the whole message was there"),
+    }
 }

@@ -200,7 +200,7 @@ mod tests {
         let mut links = Links::default();
         let _a = link(&mut links, A, Sent::More);
         let (tx, taken) = channel();
-        let mut pause = |links: &mut Links| {
+        let pause = |links: &mut Links| {
             let tx = tx.clone();
             links.pause(A, Reply::new(move |()| tx.send(()).expect("listening"), || ()));
         };

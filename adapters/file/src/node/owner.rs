@@ -13,11 +13,10 @@ use std::sync::mpsc::{Receiver, Sender};
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Accepted, Event, LinkRefused, LinkRole, Mutation, MutationError, RequestId,
+    Accepted, Event, Flow, LinkRefused, LinkRole, Mutation, MutationError, RequestId,
 };
 use strandline_core::lifecycle::command::{Command, ReplicaCompletion};
 use strandline_core::lifecycle::replica::Replica;
-use strandline_core::lifecycle::session::Flow;
 use strandline_core::machine::{Host, Machine, Next, Sent, drain};
 use strandline_core::time::{Instant, Now, WallTime};
 use strandline_core::wire::handshake::Authenticated;
