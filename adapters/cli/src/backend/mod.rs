@@ -1,0 +1,60 @@
+//! Where a command finds the replica: in the directory, or in the node that serves it.
+
+#[cfg(test)]
+pub(crate) mod fake;
+pub(crate) mod remote;
+
+use crate::exit::Failure;
+use crate::report::StatusReport;
+use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::record::{Key, Version};
+
+/// A replica that commands work on. Every answer shows durable state only.
+pub(crate) trait Backend {
+    /// How it stands.
+    fn status(&mut self) -> Result<StatusReport, Failure>;
+    /// What a key is; `None` where it has no record.
+    fn get(&mut self, key: &Key) -> Result<Option<Entry>, Failure>;
+    /// One page of keys.
+    fn scan(&mut self, scan: &Scan) -> Result<ScanPage, Failure>;
+    /// Makes all of the mutations or none, and returns when they are durable: one version for
+    /// each, in their order.
+    fn batch(&mut self, mutations: &[Mutation]) -> Result<Vec<Version>, Failure>;
+    /// Compacts to the highest version allowed, or to `upto`.
+    fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
+    /// Changes who counts for compaction.
+    fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+}
+
+/// Longest page that commands ask for.
+pub(crate) const PAGE_ENTRIES_MAX: u32 = 1_000;
+
+/// Reads every key under a prefix, a page at a time, in order. Each page is the state of its
+/// moment.
+pub(crate) fn scan_all(
+    backend: &mut dyn Backend,
+    mut scan: Scan,
+    mut each: impl FnMut(&Key, &Entry) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    loop {
+        let page = backend.scan(&scan)?;
+        for (key, entry) in &page.entries {
+            each(key, entry)?;
+        }
+        match page.next {
+            Some(next) => scan.after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The scan of one namespace from the start of a prefix.
+pub(crate) fn whole(namespace: &[u8], prefix: &[u8], deleted: bool) -> Scan {
+    Scan {
+        namespace: Some(namespace.to_vec()),
+        prefix: prefix.to_vec(),
+        after: None,
+        entries_max: PAGE_ENTRIES_MAX,
+        deleted,
+    }
+}
