@@ -6,5 +6,6 @@ mod exit;
 mod output;
 mod report;
 mod text;
+mod tree;
 
 fn main() {}
