@@ -1,19 +1,22 @@
 //! A replica in memory, for tests of what commands and the control protocol do with one.
 
-use super::Backend;
+use super::{AddError, Backend, Group};
 use crate::exit::Failure;
 use crate::report::{MemberReport, StatusReport};
 use crate::text::{Bytes, VersionText};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 use strandline_core::lifecycle::api::{
     Change, Compacted, Entry, MembersChange, Mutation, MutationError, RequestError, Scan, ScanPage,
 };
-use strandline_core::record::{AuthorityId, Key, State, Version};
+use strandline_core::record::{AuthorityId, BlobKey, Key, State, Version};
 
 #[derive(Default)]
 struct Inside {
     records: BTreeMap<Key, Entry>,
+    blobs: BTreeMap<BlobKey, Vec<u8>>,
     members: Option<Vec<String>>,
     tail: u64,
     floor: u64,
@@ -118,6 +121,63 @@ impl Backend for Fake {
             MembersChange::Remove(id) => members.retain(|m| m != id),
             MembersChange::Clear => members.clear(),
         }
+        Ok(())
+    }
+
+    fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
+        Ok(Box::new(FakeGroup { store: self, added: Vec::new() }))
+    }
+
+    fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let bytes = inside.blobs.get(&key).cloned();
+        Ok(bytes.map(|bytes| Box::new(io::Cursor::new(bytes)) as Box<dyn Read>))
+    }
+
+    fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let Some(bytes) = inside.blobs.get(&key) else { return Ok(None) };
+        if hash(bytes) == key { Ok(Some(bytes.len() as u64)) } else { Err(Failure::storage("damaged")) }
+    }
+
+    fn blob_count(&mut self) -> Result<u64, Failure> {
+        Ok(self.0.lock().expect("no test thread panicked").blobs.len() as u64)
+    }
+}
+
+impl Fake {
+    /// Puts other bytes in a blob's place.
+    pub(crate) fn damage(&self, key: BlobKey) {
+        self.0.lock().expect("no test thread panicked").blobs.insert(key, b"damaged".to_vec());
+    }
+
+    /// Loses a blob.
+    pub(crate) fn lose(&self, key: BlobKey) {
+        self.0.lock().expect("no test thread panicked").blobs.remove(&key);
+    }
+}
+
+fn hash(bytes: &[u8]) -> BlobKey {
+    BlobKey(Sha256::digest(bytes).into())
+}
+
+struct FakeGroup<'a> {
+    store: &'a Fake,
+    added: Vec<Vec<u8>>,
+}
+
+impl Group for FakeGroup<'_> {
+    fn add(&mut self, from: &mut dyn Read) -> Result<(BlobKey, u64), AddError> {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).map_err(AddError::Source)?;
+        let added = (hash(&bytes), bytes.len() as u64);
+        self.added.push(bytes);
+        Ok(added)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Failure> {
+        let mut inside = self.store.0.lock().expect("no test thread panicked");
+        inside.blobs.extend(self.added.into_iter().map(|bytes| (hash(&bytes), bytes)));
         Ok(())
     }
 }

@@ -7,7 +7,9 @@ pub(crate) mod remote;
 use crate::exit::Failure;
 use crate::report::StatusReport;
 use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
-use strandline_core::record::{Key, Version};
+use std::io::{self, Read};
+use std::path::Path;
+use strandline_core::record::{BlobKey, Key, Version};
 
 /// A replica that commands work on. Every answer shows durable state only.
 pub(crate) trait Backend {
@@ -24,6 +26,43 @@ pub(crate) trait Backend {
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
     /// Changes who counts for compaction.
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+
+    /// Begins to store blobs that become durable together.
+    fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure>;
+    /// Opens a blob for reading; `None` if it is not stored. Nothing says yet that its bytes are
+    /// those of its key.
+    fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure>;
+    /// Reads a blob through; its length if its bytes are those of its key, `None` if it is not stored.
+    fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure>;
+    /// How many blobs are stored, whether a key names them or not.
+    fn blob_count(&mut self) -> Result<u64, Failure>;
+}
+
+/// Blobs on their way into the store. Without [`Group::commit`] nothing of it is stored.
+pub(crate) trait Group {
+    /// Adds what the reader gives until it ends: its key and how many bytes it had.
+    fn add(&mut self, from: &mut dyn Read) -> Result<(BlobKey, u64), AddError>;
+    /// Makes everything added durable.
+    fn commit(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// Why bytes were not added to a group; what was added before is still in it.
+#[derive(Debug)]
+pub(crate) enum AddError {
+    /// Their reader failed.
+    Source(io::Error),
+    /// The store failed, or the way to it.
+    Store(Failure),
+}
+
+impl AddError {
+    /// The failure of a command that cannot go on without these bytes, named `source`.
+    pub(crate) fn fatal(self, source: &Path) -> Failure {
+        match self {
+            Self::Source(error) => Failure::io("read", source, &error),
+            Self::Store(failure) => failure,
+        }
+    }
 }
 
 /// Longest page that commands ask for.

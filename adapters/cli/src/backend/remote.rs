@@ -1,16 +1,17 @@
 //! The replica in the node that serves its directory.
 
-use super::Backend;
-use crate::control::message::{Answer, Request, read_line, write_line};
+use super::{AddError, Backend, Group};
+use crate::control::chunks::{self, ChunkReader};
+use crate::control::message::{Answer, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
 use crate::exit::Failure;
-use crate::report::{EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{BlobText, EntryReport, MembersText, MutationText, StatusReport};
 use crate::text::{KeyText, VersionText};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
-use strandline_core::record::{Key, Version};
+use strandline_core::record::{BlobKey, Key, Version};
 
 /// A connection to the node.
 pub(crate) struct Remote {
@@ -41,9 +42,14 @@ impl Remote {
         match self.exchange(request) {
             Ok(Answer::Failed { failure }) => Err(failure),
             Ok(answer) => Ok(answer),
-            Err(error) => Err(Failure::peer(format!("no answer through {}: {error}", self.socket.display()))
-                .advise("ask again; if the node has ended, the command works on the directory itself")),
+            Err(error) => Err(self.lost(&error)),
         }
+    }
+
+    /// The connection failed while nothing that it asked for changes a key.
+    fn lost(&self, error: &io::Error) -> Failure {
+        Failure::peer(format!("no answer through {}: {error}", self.socket.display()))
+            .advise("ask again; if the node has ended, the command works on the directory itself")
     }
 
     /// A request that changes something: without an answer nobody knows whether it did.
@@ -110,5 +116,65 @@ impl Backend for Remote {
         let request = Request::Members { change: MembersText::from(change) };
         let Answer::Members = self.write(&request)? else { return Err(other("members")) };
         Ok(())
+    }
+
+    fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
+        let Answer::Group = self.read(&Request::BlobGroup)? else { return Err(other("blob-group")) };
+        Ok(Box::new(RemoteGroup(self)))
+    }
+
+    fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
+        match self.read(&Request::BlobRead { blob: BlobText(key) })? {
+            Answer::Chunks { stored: true } => Ok(Some(Box::new(ChunkReader::new(&mut self.stream)))),
+            Answer::Chunks { stored: false } => Ok(None),
+            _ => Err(other("blob-read")),
+        }
+    }
+
+    fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {
+        let request = Request::BlobVerify { blob: BlobText(key) };
+        let Answer::Verified { bytes } = self.read(&request)? else { return Err(other("blob-verify")) };
+        Ok(bytes)
+    }
+
+    fn blob_count(&mut self) -> Result<u64, Failure> {
+        let Answer::Count { blobs } = self.read(&Request::BlobCount)? else { return Err(other("blob-count")) };
+        Ok(blobs)
+    }
+}
+
+struct RemoteGroup<'a>(&'a mut Remote);
+
+impl RemoteGroup<'_> {
+    fn send(&mut self, from: &mut dyn Read) -> io::Result<(Result<(), io::Error>, Answer)> {
+        let stream = self.0.stream.get_mut();
+        write_line(stream, &Item::Add)?;
+        let source = chunks::send(from, stream)?;
+        let answer = read_line(&mut self.0.stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok((source, answer))
+    }
+}
+
+impl Group for RemoteGroup<'_> {
+    fn add(&mut self, from: &mut dyn Read) -> Result<(BlobKey, u64), AddError> {
+        match self.send(from) {
+            Ok((Err(source), _)) => Err(AddError::Source(source)),
+            Ok((Ok(()), Answer::Added { blob, bytes })) => Ok((blob.0, bytes)),
+            Ok((Ok(()), Answer::Failed { failure })) => Err(AddError::Store(failure)),
+            Ok((Ok(()), _)) => Err(AddError::Store(other("add"))),
+            Err(error) => Err(AddError::Store(self.0.lost(&error))),
+        }
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Failure> {
+        let stored =
+            write_line(self.0.stream.get_mut(), &Item::Commit).and_then(|()| read_line(&mut self.0.stream));
+        match stored {
+            Ok(Some(Answer::Stored)) => Ok(()),
+            Ok(Some(Answer::Failed { failure })) => Err(failure),
+            Ok(Some(_)) => Err(other("commit")),
+            Ok(None) => Err(self.0.lost(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.0.lost(&error)),
+        }
     }
 }

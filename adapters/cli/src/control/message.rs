@@ -3,7 +3,7 @@
 use super::LINE_BYTES_MAX;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
-use crate::report::{CompactedReport, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{BlobText, CompactedReport, EntryReport, MembersText, MutationText, StatusReport};
 use crate::text::{Bytes, KeyText, VersionText};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,24 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
+    /// A group of blobs: [`Item`]s follow.
+    BlobGroup,
+    /// A blob, answered by [`Answer::Chunks`] and the chunks.
+    BlobRead { blob: BlobText },
+    /// Whether a blob's bytes are those of its key.
+    BlobVerify { blob: BlobText },
+    /// How many blobs are stored.
+    BlobCount,
+}
+
+/// One step of a group of blobs.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "item", rename_all = "kebab-case")]
+pub(crate) enum Item {
+    /// Chunks follow; answered by [`Answer::Added`].
+    Add,
+    /// Answered by [`Answer::Stored`] when everything added is durable.
+    Commit,
 }
 
 /// What the node answers.
@@ -47,6 +65,15 @@ pub(crate) enum Answer {
     Accepted { versions: Vec<VersionText> },
     Compacted { compacted: CompactedReport },
     Members,
+    /// The group takes items.
+    Group,
+    Added { blob: BlobText, bytes: u64 },
+    Stored,
+    /// The blob follows, or nothing if it is not stored.
+    Chunks { stored: bool },
+    /// The length of a verified blob; absent if it is not stored.
+    Verified { bytes: Option<u64> },
+    Count { blobs: u64 },
     Failed { failure: Failure },
 }
 
@@ -82,7 +109,7 @@ impl From<&ScanPage> for Answer {
     }
 }
 
-/// Carries out one request.
+/// Carries out one request that has no chunks.
 pub(crate) fn dispatch(backend: &mut dyn Backend, request: Request) -> Answer {
     answer(backend, request).unwrap_or_else(|failure| Answer::Failed { failure })
 }
@@ -120,6 +147,11 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
         Request::Members { change } => {
             backend.members(&change.into())?;
             Ok(Answer::Members)
+        }
+        Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
+        Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),
+        Request::BlobGroup | Request::BlobRead { .. } => {
+            Err(Failure::usage("a request with chunks cannot be answered by one line"))
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The node's side of the control protocol: a thread per connection over a blocking backend.
 
-use super::message::{self, Answer, Request};
+use super::chunks::{self, ChunkReader};
+use super::message::{self, Answer, Item, Request};
 use super::{SOCKET_NAME, socket};
 use crate::backend::Backend;
 use crate::exit::Failure;
+use crate::report::BlobText;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::net::Shutdown;
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use strandline_core::record::BlobKey;
 
 /// Most connections at once; more are told so and closed.
 const CONNECTIONS_MAX: usize = 64;
@@ -125,12 +128,67 @@ fn serve_one(stream: UnixStream, backend: &mut dyn Backend) -> io::Result<()> {
         let request = match message::read_line::<Request>(&mut reader) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(()),
-            Err(error) => {
-                let failure = Failure::usage(format!("no control request: {error}"));
-                return message::write_line(&mut writer, &Answer::Failed { failure });
-            }
+            Err(error) => return refuse(&mut writer, &error),
         };
-        message::write_line(&mut writer, &message::dispatch(backend, request))?;
+        match request {
+            Request::BlobGroup => serve_group(&mut reader, &mut writer, backend)?,
+            Request::BlobRead { blob } => serve_blob(&mut writer, backend, blob.0)?,
+            other => message::write_line(&mut writer, &message::dispatch(backend, other))?,
+        }
+    }
+}
+
+/// Tells a client that its line is none of ours; what follows it cannot be understood.
+fn refuse(writer: &mut UnixStream, error: &io::Error) -> io::Result<()> {
+    let failure = Failure::usage(format!("no control request: {error}"));
+    message::write_line(writer, &Answer::Failed { failure })
+}
+
+fn serve_group(
+    reader: &mut BufReader<UnixStream>,
+    writer: &mut UnixStream,
+    backend: &mut dyn Backend,
+) -> io::Result<()> {
+    let mut group = match backend.group() {
+        Ok(group) => group,
+        Err(failure) => return message::write_line(writer, &Answer::Failed { failure }),
+    };
+    message::write_line(writer, &Answer::Group)?;
+    loop {
+        let item = message::read_line::<Item>(reader)?;
+        match item {
+            Some(Item::Add) => {
+                let mut chunks = ChunkReader::new(&mut *reader);
+                let added = group.add(&mut chunks);
+                // What the store did not take is read all the same: the next line lies behind it.
+                chunks.skip()?;
+                let answer = match added {
+                    Ok((blob, bytes)) => Answer::Added { blob: BlobText(blob), bytes },
+                    Err(error) => Answer::Failed { failure: error.fatal(Path::new("the client's file")) },
+                };
+                message::write_line(writer, &answer)?;
+            }
+            Some(Item::Commit) => {
+                let answer = match group.commit() {
+                    Ok(()) => Answer::Stored,
+                    Err(failure) => Answer::Failed { failure },
+                };
+                return message::write_line(writer, &answer);
+            }
+            None => return Ok(()),
+        }
+    }
+}
+
+fn serve_blob(writer: &mut UnixStream, backend: &mut dyn Backend, blob: BlobKey) -> io::Result<()> {
+    match backend.blob(blob) {
+        Ok(Some(mut from)) => {
+            message::write_line(writer, &Answer::Chunks { stored: true })?;
+            // A source that fails is told in the chunks; only a failing stream ends the connection.
+            chunks::send(&mut *from, writer).map(drop)
+        }
+        Ok(None) => message::write_line(writer, &Answer::Chunks { stored: false }),
+        Err(failure) => message::write_line(writer, &Answer::Failed { failure }),
     }
 }
 
@@ -139,10 +197,11 @@ mod tests {
     use super::*;
     use crate::backend::fake::Fake;
     use crate::backend::remote::Remote;
-    use crate::backend::{scan_all, whole};
+    use crate::backend::{AddError, scan_all, whole};
     use crate::exit::Exit;
+    use std::io::Read;
     use strandline_core::lifecycle::api::{Change, MembersChange, Mutation};
-    use strandline_core::record::{BlobKey, Key, Version};
+    use strandline_core::record::{Key, Version};
 
     fn key(logical: &[u8]) -> Key {
         Key::from_parts(b"files", logical).expect("short")
@@ -174,6 +233,56 @@ mod tests {
         assert_eq!(remote.compact(None).expect("compacted").floor, versions[1]);
         server.stop();
         assert!(Remote::reach(dir.path()).expect("no fault").is_none());
+    }
+
+    #[test]
+    fn blobs_pass_in_chunks_and_a_failed_source_leaves_the_group_usable() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the cable was cut"))
+            }
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let _server = Server::start(dir.path(), Fake::default()).expect("listens");
+        let mut remote = Remote::reach(dir.path()).expect("no fault").expect("is served");
+        let large = vec![5; 700_000];
+        let mut group = remote.group().expect("opens");
+        let (key, bytes) = group.add(&mut &large[..]).expect("adds");
+        let source = group.add(&mut Broken).expect_err("the source failed");
+        assert!(matches!(source, AddError::Source(e) if e.to_string() == "the cable was cut"));
+        let (empty, _) = group.add(&mut io::empty()).expect("adds");
+        group.commit().expect("stores");
+        assert_eq!(bytes, 700_000);
+        assert_eq!(remote.blob_count(), Ok(2));
+        assert_eq!((remote.verify(key), remote.verify(empty)), (Ok(Some(700_000)), Ok(Some(0))));
+        let mut read = Vec::new();
+        remote.blob(key).expect("no fault").expect("is stored").read_to_end(&mut read).expect("reads");
+        assert!(read == large);
+        assert!(remote.blob(BlobKey([0; 32])).expect("no fault").is_none());
+    }
+
+    #[test]
+    fn a_blob_read_in_part_leaves_the_connection_usable() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let _server = Server::start(dir.path(), Fake::default()).expect("listens");
+        let mut remote = Remote::reach(dir.path()).expect("no fault").expect("is served");
+        let mut group = remote.group().expect("opens");
+        let (key, _) = group.add(&mut &vec![5; 700_000][..]).expect("adds");
+        group.commit().expect("stores");
+        remote.blob(key).expect("no fault").expect("is stored").read_exact(&mut [0; 3]).expect("reads");
+        assert_eq!(remote.blob_count(), Ok(1));
+    }
+
+    #[test]
+    fn a_group_without_a_commit_stores_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let _server = Server::start(dir.path(), Fake::default()).expect("listens");
+        let mut remote = Remote::reach(dir.path()).expect("no fault").expect("is served");
+        remote.group().expect("opens").add(&mut &b"bytes"[..]).expect("adds");
+        let mut other = Remote::reach(dir.path()).expect("no fault").expect("is served");
+        assert_eq!(other.blob_count(), Ok(0));
+        assert_eq!(remote.status().expect_err("an item was expected").exit, Exit::Peer);
     }
 
     #[test]
