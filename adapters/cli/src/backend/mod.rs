@@ -2,7 +2,11 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+pub(crate) mod node;
+mod opened;
 pub(crate) mod remote;
+
+pub(crate) use opened::{create, open};
 
 use crate::exit::Failure;
 use crate::report::StatusReport;

@@ -3,12 +3,11 @@
 
 use super::beneath::{Beneath, Missing};
 use super::path::RelPath;
-use sha2::{Digest, Sha256};
+use crate::content::copy;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use strandline_core::limits::PIECE_BYTES_MAX;
 use strandline_core::record::BlobKey;
 
 /// A file that is written and has no final name yet.
@@ -138,25 +137,6 @@ fn remember_system(systems: &mut Vec<(u64, OwnedFd)>, dir: BorrowedFd<'_>) -> io
         systems.push((device, file.into()));
     }
     Ok(())
-}
-
-/// Copies to the end through a buffer of [`PIECE_BYTES_MAX`]; what the bytes hash to and how many
-/// they are.
-pub(crate) fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<(BlobKey, u64)> {
-    let mut hash = Sha256::new();
-    let mut buf = vec![0; PIECE_BYTES_MAX as usize];
-    let mut bytes = 0;
-    loop {
-        let read = match from.read(&mut buf) {
-            Ok(0) => return Ok((BlobKey(hash.finalize().into()), bytes)),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        hash.update(&buf[..read]);
-        to.write_all(&buf[..read])?;
-        bytes += read as u64;
-    }
 }
 
 #[cfg(test)]
