@@ -1,7 +1,8 @@
 //! What a host executes for a journal and the files beside it, as plain data.
 //!
-//! Appends, cuts and prepares are executed **strictly in order**, one after the other. Everything
-//! else may run beside them and beside one another. A completion may be handed in as soon as the
+//! Appends and cuts are executed **strictly in order**, one after the other. Everything else may run
+//! beside them and beside one another: a segment is prepared beside appends, so that it does not
+//! delay them, and is used only after its completion. A completion may be handed in as soon as the
 //! work is done, also before `execute` returns.
 
 use crate::error::StorageFault;

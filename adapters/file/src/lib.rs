@@ -1,0 +1,31 @@
+//! Strandline on files: executes what the core's roots command, on `std::fs` and threads, and keeps
+//! the content-addressed blob store. It decides nothing; each command's promise stands in
+//! [`strandline_core::journal::command`] and [`strandline_core::lifecycle::command`].
+//!
+//! - [`Directory`]: a log's directory, open and locked.
+//! - [`StorageExecutor`], [`BlobExecutor`], and [`Executor`], which is both.
+//! - [`BlobStore`] and [`StoreGroup`]: blobs for programs on top, many of them in one round of syncs.
+//! - [`node`]: the thread that owns a replica, and the handle to reach it with.
+//! - [`blocking`]: a replica for programs without an asynchronous runtime.
+//!
+//! Files are created with mode 0600 and folders with 0700. Below the path that the user names, no
+//! symbolic link is followed. Linux and macOS only: elsewhere a folder cannot be synced.
+
+mod appender;
+mod blob;
+pub mod blocking;
+mod construction;
+mod directory;
+mod executor;
+mod fault;
+mod folder;
+mod lock;
+pub mod node;
+mod reads;
+mod syncs;
+mod threads;
+
+pub use blob::{BlobExecutor, BlobStore, StoreError, StoreGroup, StoredBlob};
+pub use directory::{Directory, OpenMode};
+pub use executor::{Executor, ExecutorConfig, StorageExecutor};
+pub use lock::{InUse, OpenError};

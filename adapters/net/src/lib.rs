@@ -1,0 +1,24 @@
+//! Strandline over connections: links between nodes on any asynchronous runtime that gives
+//! `futures` readers and writers, and the asynchronous [`Handle`].
+//!
+//! What a link says is decided in the core. This crate carries bytes, keeps time and counts.
+
+mod backoff;
+mod config;
+mod dial;
+mod gate;
+mod greet;
+mod handle;
+mod listen;
+mod network;
+mod outbox;
+mod peers;
+mod runtime;
+mod session;
+mod stop;
+
+pub use config::NetConfig;
+pub use handle::Handle;
+pub use network::{Network, NetworkConfig, NetworkError};
+pub use peers::Peer;
+pub use runtime::Runtime;
