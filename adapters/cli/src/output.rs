@@ -60,8 +60,7 @@ impl Output {
         struct Line<'a> {
             error: &'a Failure,
         }
-        let text =
-            if self.json { json(&Line { error: failure }) } else { format!("strandline: {failure}") };
+        let text = if self.json { json(&Line { error: failure }) } else { format!("strandline: {failure}") };
         // Nothing can be done where standard error is gone; the exit code still tells.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }

@@ -114,7 +114,9 @@ mod tests {
 
     #[test]
     fn bytes_round_trip_as_text_or_base64() {
-        for (bytes, json) in [(&b"a/\xc3\xa9"[..], "\"a/\u{e9}\""), (&b"\xff\x00"[..], r#"{"base64":"/wA="}"#)] {
+        for (bytes, json) in
+            [(&b"a/\xc3\xa9"[..], "\"a/\u{e9}\""), (&b"\xff\x00"[..], r#"{"base64":"/wA="}"#)]
+        {
             let value = Bytes(bytes.to_vec());
             assert_eq!(serde_json::to_string(&value).expect("encodes"), json);
             assert_eq!(serde_json::from_str::<Bytes>(json).expect("decodes"), value);

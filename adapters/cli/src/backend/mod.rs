@@ -10,9 +10,9 @@ pub(crate) use opened::{create, open};
 
 use crate::exit::Failure;
 use crate::report::StatusReport;
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
 use std::io::{self, Read};
 use std::path::Path;
+use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
 use strandline_core::record::{BlobKey, Key, Version};
 
 /// A replica that commands work on. Every answer shows durable state only.

@@ -7,11 +7,11 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use strandline_core::lifecycle::api::{Compacted, Done, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
 use strandline_core::lifecycle::replica::{Init, RecoveryError, RecoveryReport, Replica};
 use strandline_core::record::{BlobKey, Key, Version};
 use strandline_file::node::{
-    Node, NodeConfig, NodeHandle, Request, StartError, Unavailable, WaitPolicy, WriteError,
+    Node, NodeConfig, NodeHandle, RequestFailed, StartError, Unavailable, WaitPolicy, WriteError,
 };
 use strandline_file::{BlobStore, OpenError, StoreError, StoreGroup};
 
@@ -27,7 +27,8 @@ pub(crate) fn create(dir: &Path, init: Init) -> Result<Node, Failure> {
 
 /// What a person is told when a directory cannot be opened.
 pub(crate) fn start_failure(dir: &Path, error: StartError) -> Failure {
-    let at = |failure: Failure| Failure { message: format!("{}: {}", dir.display(), failure.message), ..failure };
+    let at =
+        |failure: Failure| Failure { message: format!("{}: {}", dir.display(), failure.message), ..failure };
     at(match error {
         StartError::Open(OpenError::InUse(in_use)) => Failure::refused(in_use.to_string())
             .advise("wait for the other command; a node that serves it takes commands once it is ready"),
@@ -64,22 +65,19 @@ impl NodeBackend {
         self.node.read(move |replica| drop(answer.send(replica.map(read))));
         answered.recv().expect("the node answers every call").map_err(|e| unavailable(&e))
     }
-
-    fn request(&self, request: Request) -> Result<Done, Failure> {
-        let (answer, answered) = channel();
-        self.node.request(request, move |done| drop(answer.send(done)));
-        match answered.recv().expect("the node answers every call") {
-            Ok(Done::Refused(error)) => Err(error.into()),
-            Ok(done) => Ok(done),
-            Err(error @ Unavailable::Busy { .. }) => Err(unavailable(&error)),
-            Err(error @ Unavailable::Closed) => Err(Failure::uncertain(error.to_string())
-                .advise("the status after the node's next start tells whether it was done")),
-        }
-    }
 }
 
 fn unavailable(error: &Unavailable) -> Failure {
     Failure::refused(error.to_string()).advise("try again")
+}
+
+fn request_failure(error: RequestFailed) -> Failure {
+    match error {
+        RequestFailed::Refused(error) => error.into(),
+        RequestFailed::Unavailable(error @ Unavailable::Busy { .. }) => unavailable(&error),
+        RequestFailed::Unavailable(error @ Unavailable::Closed) => Failure::uncertain(error.to_string())
+            .advise("the status after the node's next start tells whether it was done"),
+    }
 }
 
 fn write_failure(error: WriteError) -> Failure {
@@ -114,14 +112,15 @@ impl Backend for NodeBackend {
     }
 
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure> {
-        match self.request(Request::Compact { upto })? {
-            Done::Compacted(compacted) => Ok(compacted),
-            Done::Members | Done::Refused(_) => unreachable!("a compaction ends compacted or refused"),
-        }
+        let (answer, answered) = channel();
+        self.node.compact(upto, move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
     }
 
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure> {
-        self.request(Request::Members(change.clone())).map(drop)
+        let (answer, answered) = channel();
+        self.node.members(change.clone(), move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -138,7 +138,9 @@ impl Backend for Remote {
     }
 
     fn blob_count(&mut self) -> Result<u64, Failure> {
-        let Answer::Count { blobs } = self.read(&Request::BlobCount)? else { return Err(other("blob-count")) };
+        let Answer::Count { blobs } = self.read(&Request::BlobCount)? else {
+            return Err(other("blob-count"));
+        };
         Ok(blobs)
     }
 }

@@ -50,8 +50,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         prepare(&args.target, args.force)?;
         export(replica, &items, &args.target, context.output)
     })?;
-    let text =
-        format!("{} files ({}), {} directories written", counts.files, size(counts.bytes), counts.directories);
+    let text = format!(
+        "{} files ({}), {} directories written",
+        counts.files,
+        size(counts.bytes),
+        counts.directories
+    );
     context.output.result(text, &counts)
 }
 
@@ -148,7 +152,8 @@ mod tests {
             let (blob, _) = group.add(&mut content).expect("adds");
             group.commit().expect("stores");
             let key = Key::from_parts(b"files", key.as_bytes()).expect("short");
-            fake.batch(&[Mutation { key, change: Change::Put { blob }, if_version: None }]).expect("accepted");
+            fake.batch(&[Mutation { key, change: Change::Put { blob }, if_version: None }])
+                .expect("accepted");
         }
         fake
     }
@@ -192,7 +197,11 @@ mod tests {
             let target = tempfile::tempdir().expect("a directory");
             let mut fake = replica(&[("a", b"1"), ("b", b"2")]);
             let blob = items(&mut fake, b"files").expect("two").remove(1).blob;
-            if damage { fake.damage(blob) } else { fake.lose(blob) }
+            if damage {
+                fake.damage(blob)
+            } else {
+                fake.lose(blob)
+            }
             assert_eq!(to(target.path(), &mut fake).expect_err("damaged").exit, Exit::Storage);
             assert_eq!(fs::read_dir(target.path()).expect("lists").count(), 0);
         }

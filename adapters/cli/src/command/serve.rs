@@ -73,13 +73,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     runtime.block_on(serve(args, context.output, dir, node, peers))
 }
 
-async fn serve(
-    args: &Args,
-    output: Output,
-    dir: &Path,
-    node: Node,
-    peers: PeersFile,
-) -> Result<(), Failure> {
+async fn serve(args: &Args, output: Output, dir: &Path, node: Node, peers: PeersFile) -> Result<(), Failure> {
     // Before the node is ready, so that no signal after that is missed.
     let mut ends = Ends::new(node.handle())?;
     let backend = NodeBackend::new(node.handle().clone());

@@ -126,8 +126,9 @@ mod tests {
     fn missing_and_damaged_blobs_are_counted_and_unnamed_ones_are_no_fault() {
         let mut fake = Fake::default();
         let mut group = fake.group().expect("opens");
-        let blobs: Vec<_> =
-            [&b"whole"[..], b"lost", b"bent", b"unnamed"].map(|mut b| group.add(&mut b).expect("adds").0).into();
+        let blobs: Vec<_> = [&b"whole"[..], b"lost", b"bent", b"unnamed"]
+            .map(|mut b| group.add(&mut b).expect("adds").0)
+            .into();
         group.commit().expect("stores");
         let put = |name: &[u8], blob| Mutation {
             key: Key::from_parts(b"files", name).expect("short"),

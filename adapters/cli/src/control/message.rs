@@ -22,13 +22,7 @@ pub(crate) enum Request {
         key: KeyText,
     },
     /// A page of keys.
-    Scan {
-        namespace: Option<Bytes>,
-        prefix: Bytes,
-        after: Option<KeyText>,
-        entries_max: u32,
-        deleted: bool,
-    },
+    Scan { namespace: Option<Bytes>, prefix: Bytes, after: Option<KeyText>, entries_max: u32, deleted: bool },
     /// Mutations, all or none; answered when they are durable.
     Batch { mutations: Vec<MutationText> },
     /// Compaction.
@@ -59,22 +53,45 @@ pub(crate) enum Item {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(crate) enum Answer {
-    Status { status: StatusReport },
-    Entry { entry: Option<EntryReport> },
-    Page { entries: Vec<PageEntry>, next: Option<KeyText>, at: VersionText },
-    Accepted { versions: Vec<VersionText> },
-    Compacted { compacted: CompactedReport },
+    Status {
+        status: StatusReport,
+    },
+    Entry {
+        entry: Option<EntryReport>,
+    },
+    Page {
+        entries: Vec<PageEntry>,
+        next: Option<KeyText>,
+        at: VersionText,
+    },
+    Accepted {
+        versions: Vec<VersionText>,
+    },
+    Compacted {
+        compacted: CompactedReport,
+    },
     Members,
     /// The group takes items.
     Group,
-    Added { blob: BlobText, bytes: u64 },
+    Added {
+        blob: BlobText,
+        bytes: u64,
+    },
     Stored,
     /// The blob follows, or nothing if it is not stored.
-    Chunks { stored: bool },
+    Chunks {
+        stored: bool,
+    },
     /// The length of a verified blob; absent if it is not stored.
-    Verified { bytes: Option<u64> },
-    Count { blobs: u64 },
-    Failed { failure: Failure },
+    Verified {
+        bytes: Option<u64>,
+    },
+    Count {
+        blobs: u64,
+    },
+    Failed {
+        failure: Failure,
+    },
 }
 
 /// A key and what it is.

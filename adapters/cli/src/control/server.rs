@@ -101,10 +101,15 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_up<B: Backend + Send + 'static>(&mut self, mut stream: UnixStream, mut backend: B) -> io::Result<()> {
+    fn take_up<B: Backend + Send + 'static>(
+        &mut self,
+        mut stream: UnixStream,
+        mut backend: B,
+    ) -> io::Result<()> {
         if self.workers.len() >= CONNECTIONS_MAX {
-            let failure = Failure::refused(format!("{CONNECTIONS_MAX} control connections are open, the most"))
-                .advise("try again");
+            let failure =
+                Failure::refused(format!("{CONNECTIONS_MAX} control connections are open, the most"))
+                    .advise("try again");
             return message::write_line(&mut stream, &Answer::Failed { failure });
         }
         let id = self.next;

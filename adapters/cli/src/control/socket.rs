@@ -19,7 +19,11 @@ struct Short {
 
 fn short(dir: &Path, name: &str) -> io::Result<Short> {
     let path = dir.join(name);
-    if path.as_os_str().as_bytes().len() <= PATH_BYTES_MAX { Ok(Short { path, _dir: None }) } else { through_fd(dir, name) }
+    if path.as_os_str().as_bytes().len() <= PATH_BYTES_MAX {
+        Ok(Short { path, _dir: None })
+    } else {
+        through_fd(dir, name)
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -106,20 +106,29 @@ impl Work<'_> {
         replica: &mut dyn Backend,
         candidates: &mut impl Iterator<Item = &'c Candidate>,
     ) -> Result<(), Failure> {
-        let mut round = Round { replica: Some(&mut *replica), group: None, puts: Vec::new(), bytes: 0 };
+        let puts = self.store(replica, candidates)?;
+        let mutations: Result<Vec<_>, _> =
+            puts.iter().map(|(key, blob)| self.mutation(key, Change::Put { blob: *blob })).collect();
+        self.submit(replica, &mutations?)
+    }
+
+    /// Stores the blobs of one round, durably: the keys that must name them.
+    fn store<'c>(
+        &mut self,
+        replica: &mut dyn Backend,
+        candidates: &mut impl Iterator<Item = &'c Candidate>,
+    ) -> Result<Vec<(Vec<u8>, BlobKey)>, Failure> {
+        let mut round = Round { replica: Some(replica), group: None, puts: Vec::new(), bytes: 0 };
         while !round.is_full() {
             let Some(candidate) = candidates.next() else { break };
             self.look(candidate, &mut round)?;
             self.progress.step();
         }
         self.counts.bytes_stored += round.bytes;
-        let Round { group, puts, .. } = round;
-        if let Some(group) = group {
+        if let Some(group) = round.group {
             group.commit()?;
         }
-        let mutations: Result<Vec<_>, _> =
-            puts.iter().map(|(key, blob)| self.mutation(key, Change::Put { blob: *blob })).collect();
-        self.submit(replica, &mutations?)
+        Ok(round.puts)
     }
 
     /// Adds one file or directory to the round if its key names something else so far.

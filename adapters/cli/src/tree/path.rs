@@ -73,11 +73,6 @@ impl RelPath {
         let (own, parents) = self.names.split_last().expect("a path has at least one name");
         (parents, own)
     }
-
-    /// The path without a final `/`.
-    pub(crate) fn joined(names: &[Vec<u8>]) -> Vec<u8> {
-        names.join(&b'/')
-    }
 }
 
 fn name(bytes: &[u8]) -> Result<Vec<u8>, Unsafe> {

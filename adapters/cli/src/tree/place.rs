@@ -158,7 +158,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         let mut placing = Placing::new(root.path(), "n".into()).expect("starts");
         placing.directory(&path("d/empty/")).expect("makes");
-        assert_eq!(placing.file(&path("d/f"), key(b"one"), &mut &b"one"[..]).expect("copies"), Copied::Verified(3));
+        assert_eq!(
+            placing.file(&path("d/f"), key(b"one"), &mut &b"one"[..]).expect("copies"),
+            Copied::Verified(3)
+        );
         assert!(!root.path().join("d/f").exists());
         placing.finish().expect("finishes");
         assert_eq!(fs::read(root.path().join("d/f")).expect("reads"), b"one");
