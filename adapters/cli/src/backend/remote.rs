@@ -2,11 +2,12 @@
 
 use super::{AddError, Backend, Group};
 use crate::control::chunks::{self, ChunkReader};
-use crate::control::message::{Answer, Item, Request, read_line, write_line};
+use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
 use crate::exit::Failure;
 use crate::report::{BlobText, EntryReport, MembersText, MutationText, StatusReport};
 use crate::text::{KeyText, VersionText};
+use serde::Serialize;
 use std::io::{self, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,14 +32,14 @@ impl Remote {
             })
     }
 
-    fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
+    fn exchange(&mut self, request: &impl Serialize) -> io::Result<Answer> {
         write_line(self.stream.get_mut(), request)?;
         read_line(&mut self.stream)?
             .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the node closed the connection"))
     }
 
     /// A request that changes nothing: without an answer it can be asked again.
-    fn read(&mut self, request: &Request) -> Result<Answer, Failure> {
+    fn read(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
         match self.exchange(request) {
             Ok(Answer::Failed { failure }) => Err(failure),
             Ok(answer) => Ok(answer),
@@ -53,7 +54,7 @@ impl Remote {
     }
 
     /// A request that changes something: without an answer nobody knows whether it did.
-    fn write(&mut self, request: &Request) -> Result<Answer, Failure> {
+    fn write(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
         match self.exchange(request) {
             Ok(Answer::Failed { failure }) => Err(failure),
             Ok(answer) => Ok(answer),
@@ -73,7 +74,7 @@ fn other(asked: &str) -> Failure {
 impl Backend for Remote {
     fn status(&mut self) -> Result<StatusReport, Failure> {
         let Answer::Status { status } = self.read(&Request::Status)? else { return Err(other("status")) };
-        Ok(status)
+        Ok(*status)
     }
 
     fn get(&mut self, key: &Key) -> Result<Option<Entry>, Failure> {
@@ -119,16 +120,14 @@ impl Backend for Remote {
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
-        let Answer::Group = self.read(&Request::BlobGroup)? else { return Err(other("blob-group")) };
+        let Answer::Group = self.read(&ChunkedRequest::BlobGroup)? else { return Err(other("blob-group")) };
         Ok(Box::new(RemoteGroup(self)))
     }
 
     fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
-        match self.read(&Request::BlobRead { blob: BlobText(key) })? {
-            Answer::Chunks { stored: true } => Ok(Some(Box::new(ChunkReader::new(&mut self.stream)))),
-            Answer::Chunks { stored: false } => Ok(None),
-            _ => Err(other("blob-read")),
-        }
+        let request = ChunkedRequest::BlobRead { blob: BlobText(key) };
+        let Answer::Chunks { stored } = self.read(&request)? else { return Err(other("blob-read")) };
+        if stored { Ok(Some(Box::new(ChunkReader::new(&mut self.stream)))) } else { Ok(None) }
     }
 
     fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {

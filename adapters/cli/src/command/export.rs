@@ -147,7 +147,7 @@ mod tests {
 
     fn replica(keys: &[(&str, &[u8])]) -> Fake {
         let mut fake = Fake::default();
-        for (key, mut content) in keys {
+        for &(key, mut content) in keys {
             let mut group = fake.group().expect("opens");
             let (blob, _) = group.add(&mut content).expect("adds");
             group.commit().expect("stores");

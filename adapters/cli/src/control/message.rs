@@ -29,14 +29,28 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
-    /// A group of blobs: [`Item`]s follow.
-    BlobGroup,
-    /// A blob, answered by [`Answer::Chunks`] and the chunks.
-    BlobRead { blob: BlobText },
     /// Whether a blob's bytes are those of its key.
     BlobVerify { blob: BlobText },
     /// How many blobs are stored.
     BlobCount,
+}
+
+/// What a command asks of the node that takes more than a line each way.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+pub(crate) enum ChunkedRequest {
+    /// A group of blobs: [`Item`]s follow.
+    BlobGroup,
+    /// A blob, answered by [`Answer::Chunks`] and the chunks.
+    BlobRead { blob: BlobText },
+}
+
+/// A line that asks.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(untagged)]
+pub(crate) enum AnyRequest {
+    Chunked(ChunkedRequest),
+    Plain(Request),
 }
 
 /// One step of a group of blobs.
@@ -54,7 +68,7 @@ pub(crate) enum Item {
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(crate) enum Answer {
     Status {
-        status: StatusReport,
+        status: Box<StatusReport>,
     },
     Entry {
         entry: Option<EntryReport>,
@@ -126,14 +140,14 @@ impl From<&ScanPage> for Answer {
     }
 }
 
-/// Carries out one request that has no chunks.
+/// Carries out one request.
 pub(crate) fn dispatch(backend: &mut dyn Backend, request: Request) -> Answer {
     answer(backend, request).unwrap_or_else(|failure| Answer::Failed { failure })
 }
 
 fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure> {
     match request {
-        Request::Status => Ok(Answer::Status { status: backend.status()? }),
+        Request::Status => Ok(Answer::Status { status: Box::new(backend.status()?) }),
         Request::Get { key } => {
             let entry = backend.get(&key.to_key().map_err(Failure::usage)?)?;
             Ok(Answer::Entry { entry: entry.as_ref().map(EntryReport::from) })
@@ -167,9 +181,6 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
         }
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),
-        Request::BlobGroup | Request::BlobRead { .. } => {
-            Err(Failure::usage("a request with chunks cannot be answered by one line"))
-        }
     }
 }
 
@@ -211,13 +222,13 @@ mod tests {
 
     #[test]
     fn a_line_without_its_end_is_no_request() {
-        let found = read_line::<Request>(&mut &br#"{"request":"status"}"#[..]);
+        let found = read_line::<AnyRequest>(&mut &br#"{"request":"status"}"#[..]);
         assert_eq!(found.expect_err("no line end").kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
     fn an_unknown_request_is_refused() {
-        let found = read_line::<Request>(&mut &b"{\"request\":\"format-disk\"}\n"[..]);
+        let found = read_line::<AnyRequest>(&mut &b"{\"request\":\"format-disk\"}\n"[..]);
         assert_eq!(found.expect_err("unknown").kind(), io::ErrorKind::InvalidData);
     }
 }

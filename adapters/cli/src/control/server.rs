@@ -1,7 +1,7 @@
 //! The node's side of the control protocol: a thread per connection over a blocking backend.
 
 use super::chunks::{self, ChunkReader};
-use super::message::{self, Answer, Item, Request};
+use super::message::{self, Answer, AnyRequest, ChunkedRequest, Item};
 use super::{SOCKET_NAME, socket};
 use crate::backend::Backend;
 use crate::exit::Failure;
@@ -130,15 +130,17 @@ fn serve_one(stream: UnixStream, backend: &mut dyn Backend) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     loop {
-        let request = match message::read_line::<Request>(&mut reader) {
+        let request = match message::read_line::<AnyRequest>(&mut reader) {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(()),
             Err(error) => return refuse(&mut writer, &error),
         };
         match request {
-            Request::BlobGroup => serve_group(&mut reader, &mut writer, backend)?,
-            Request::BlobRead { blob } => serve_blob(&mut writer, backend, blob.0)?,
-            other => message::write_line(&mut writer, &message::dispatch(backend, other))?,
+            AnyRequest::Chunked(ChunkedRequest::BlobGroup) => serve_group(&mut reader, &mut writer, backend)?,
+            AnyRequest::Chunked(ChunkedRequest::BlobRead { blob }) => {
+                serve_blob(&mut writer, backend, blob.0)?
+            }
+            AnyRequest::Plain(plain) => message::write_line(&mut writer, &message::dispatch(backend, plain))?,
         }
     }
 }
