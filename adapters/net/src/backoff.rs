@@ -60,7 +60,14 @@ impl Backoff {
     /// Delays for one peer: another label gives other random numbers.
     pub(crate) fn new(config: &NetConfig, seed: Seed, label: String) -> Self {
         let first_ms = config.retry_ms.max(1);
-        Self { seed, label, attempts: 0, next_ms: first_ms, first_ms, max_ms: config.retry_ms_max.max(first_ms) }
+        Self {
+            seed,
+            label,
+            attempts: 0,
+            next_ms: first_ms,
+            first_ms,
+            max_ms: config.retry_ms_max.max(first_ms),
+        }
     }
 
     /// The delay after an attempt that ended so.

@@ -2,19 +2,24 @@
 
 use crate::backoff::{AttemptEnd, Backoff};
 use crate::config::ms;
-use crate::greet::{Greeted, GreetError, greet_as_dialer};
+use crate::greet::{GreetError, Greeted, greet_as_dialer};
 use crate::network::Context;
 use crate::peers::Peer;
 use crate::runtime::{Runtime, within};
-use crate::session::{self, SessionEnd};
+use crate::session::{self, LinkHost, SessionEnd};
 use crate::stop::Stop;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused};
 
 /// Calls `peer` at `address` until it is told to stop.
-pub(crate) async fn run<R: Runtime>(context: Arc<Context<R>>, peer: Peer, address: String, stop: Stop) {
+pub(crate) async fn run<R: Runtime, N: LinkHost>(
+    context: Arc<Context<R, N>>,
+    peer: Peer,
+    address: String,
+    stop: Stop,
+) {
     let mut backoff = Backoff::new(&context.config, context.seed.clone(), format!("dial {}", peer.identity));
     loop {
         let Some(end) = attempt(&context, &peer, &address, &stop).await else { return };
@@ -27,8 +32,8 @@ pub(crate) async fn run<R: Runtime>(context: Arc<Context<R>>, peer: Peer, addres
 }
 
 /// One call, and the link that comes of it; `None` if the stop came before it was up.
-async fn attempt<R: Runtime>(
-    context: &Context<R>,
+async fn attempt<R: Runtime, N: LinkHost>(
+    context: &Context<R, N>,
     peer: &Peer,
     address: &str,
     stop: &Stop,
@@ -46,7 +51,7 @@ async fn attempt<R: Runtime>(
             tracing::info!(peer = %peer.identity, address, "calling: authenticated");
             let Context { runtime, config, node, .. } = context;
             let end = session::run(runtime, config, node, connection, authenticated, role, early).await;
-            tracing::info!(peer = %peer.identity, address, ?end, "calling: link has ended");
+            tracing::info!(peer = %peer.identity, address, %end, "calling: link has ended");
             Some(judge(&end, start.elapsed() >= ms(config.settled_ms)))
         }
         Err(error) => {
@@ -82,5 +87,78 @@ const fn judge(end: &SessionEnd, settled: bool) -> AttemptEnd {
                 AttemptEnd::LostEarly
             }
         }
+    }
+}
+
+const fn judge_greeting(error: &GreetError) -> AttemptEnd {
+    match error {
+        GreetError::Connection(_) | GreetError::Late { .. } => AttemptEnd::Unreachable,
+        GreetError::Handshake(_) | GreetError::OtherPeer { .. } | GreetError::NotConfigured { .. } => {
+            AttemptEnd::Rejected
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_core::id::LogId;
+    use strandline_core::lifecycle::api::{PairReason, PairVerdict, PeerFault, PeerFaultKind};
+
+    #[test]
+    fn refused_duplicate_and_closed_duplicate_are_duplicate() {
+        let refused = SessionEnd::Refused(LinkRefused::Duplicate { identity: "b".into() });
+        assert_eq!(judge(&refused, true), AttemptEnd::Duplicate);
+        assert_eq!(judge(&SessionEnd::Closed(CloseReason::Duplicate), true), AttemptEnd::Duplicate);
+    }
+
+    #[test]
+    fn refused_log_role_and_own_name_are_rejected() {
+        let identity = || String::from("b");
+        let log = LinkRefused::Log { identity: identity(), expected: LogId([1; 16]), found: LogId([2; 16]) };
+        let role = LinkRefused::RoleNeeded { identity: identity() };
+        let own = LinkRefused::OwnName { identity: identity() };
+        for refused in [log, role, own] {
+            assert_eq!(judge(&SessionEnd::Refused(refused), true), AttemptEnd::Rejected);
+        }
+    }
+
+    #[test]
+    fn closed_stopped_is_stopped() {
+        let verdict = PairVerdict::Unknown { reason: PairReason::BlobMissing };
+        assert_eq!(judge(&SessionEnd::Closed(CloseReason::Stopped(verdict)), true), AttemptEnd::Stopped);
+    }
+
+    #[test]
+    fn closed_fault_is_fault() {
+        let fault = PeerFault { what: PeerFaultKind::Frame, expected: "a".into(), found: "b".into() };
+        assert_eq!(judge(&SessionEnd::Closed(CloseReason::Fault(fault)), true), AttemptEnd::Fault);
+    }
+
+    #[test]
+    fn every_other_end_depends_on_how_long_the_link_stood() {
+        for end in [
+            SessionEnd::Refused(LinkRefused::Full { links_max: 1 }),
+            SessionEnd::Refused(LinkRefused::Closing),
+            SessionEnd::Closed(CloseReason::Idle),
+            SessionEnd::Closed(CloseReason::Closing),
+            SessionEnd::Ended,
+            SessionEnd::Failed(io::ErrorKind::ConnectionReset.into()),
+            SessionEnd::Stalled,
+        ] {
+            assert_eq!(judge(&end, true), AttemptEnd::LostSettled, "{end}");
+            assert_eq!(judge(&end, false), AttemptEnd::LostEarly, "{end}");
+        }
+    }
+
+    #[test]
+    fn a_failed_greeting_is_unreachable_if_the_connection_failed_and_rejected_if_we_disagree() {
+        assert_eq!(judge_greeting(&GreetError::Late { ms_max: 1 }), AttemptEnd::Unreachable);
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        assert_eq!(judge_greeting(&GreetError::Connection(reset)), AttemptEnd::Unreachable);
+        let unknown = GreetError::NotConfigured { identity: "b".into() };
+        assert_eq!(judge_greeting(&unknown), AttemptEnd::Rejected);
+        let other = GreetError::OtherPeer { expected: "b".into(), found: "c".into() };
+        assert_eq!(judge_greeting(&other), AttemptEnd::Rejected);
     }
 }

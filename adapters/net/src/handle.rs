@@ -4,11 +4,16 @@ use crate::runtime::Runtime;
 use futures::channel::oneshot;
 use std::io;
 use std::sync::Arc;
-use strandline_core::error::StorageFault;
-use strandline_core::lifecycle::api::{Change, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Status};
+use strandline_core::error::{StorageAction, StorageCause, StorageFault};
+use strandline_core::lifecycle::api::{
+    Change, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Status,
+};
+use strandline_core::lifecycle::command::BlobPiece;
 use strandline_core::lifecycle::replica::Replica;
-use strandline_core::record::{Key, RecordError, Version};
-use strandline_file::node::{NodeHandle, PutError, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
+use strandline_core::record::{BlobKey, Key, RecordError, Version};
+use strandline_file::node::{
+    NodeHandle, PutError, RequestFailed, Unavailable, WaitPolicy, WriteError, Written,
+};
 use strandline_file::{StoreError, StoredBlob};
 
 /// Reaches a replica from asynchronous programs. Cheap to clone, and usable from any task.
@@ -18,8 +23,12 @@ use strandline_file::{StoreError, StoredBlob};
 #[derive(Clone)]
 pub struct Handle {
     node: NodeHandle,
-    blocking: Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>,
+    blocking: Arc<RunBlocking>,
 }
+
+const RUNTIME_ENDING: &str = "expected the runtime to do blocking work, found it ending";
+
+type RunBlocking = dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync;
 
 impl Handle {
     /// A handle on a node, whose blocking work runs on `runtime`.
@@ -70,8 +79,34 @@ impl Handle {
     /// The disk's, or that the runtime is ending.
     pub async fn store(&self, bytes: Vec<u8>) -> Result<StoredBlob, StoreError> {
         let blobs = Arc::clone(self.node.blobs());
-        let ending = || io::Error::other("expected the runtime to do blocking work, found it ending");
-        self.unblock(move || blobs.store_reader(&bytes[..])).await.ok_or_else(|| StoreError::Source(ending()))?
+        let ending = || io::Error::other(RUNTIME_ENDING);
+        self.unblock(move || blobs.store_reader(&bytes[..]))
+            .await
+            .ok_or_else(|| StoreError::Source(ending()))?
+    }
+
+    /// Reads `bytes_max` bytes (4 MiB at most) of a blob at `offset`; fewer only where it ends.
+    /// `None` if it is not stored.
+    ///
+    /// Dropping the future changes nothing.
+    ///
+    /// # Errors
+    /// The disk's, or that the runtime is ending.
+    pub async fn read_blob(
+        &self,
+        blob: BlobKey,
+        offset: u64,
+        bytes_max: u32,
+    ) -> Result<Option<BlobPiece>, StorageFault> {
+        let blobs = Arc::clone(self.node.blobs());
+        let ending = || StorageFault {
+            action: StorageAction::Read,
+            file: blob.to_string(),
+            offset: Some(offset),
+            cause: StorageCause::Failed,
+            detail: RUNTIME_ENDING.into(),
+        };
+        self.unblock(move || blobs.read(blob, offset, bytes_max)).await.ok_or_else(ending)?
     }
 
     /// Deletes a key; ends when that is durable. Deleting what is not there leaves a tombstone too.

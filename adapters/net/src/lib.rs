@@ -16,6 +16,8 @@ mod peers;
 mod runtime;
 mod session;
 mod stop;
+#[cfg(test)]
+mod testing;
 
 pub use config::NetConfig;
 pub use handle::Handle;

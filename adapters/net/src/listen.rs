@@ -5,7 +5,7 @@ use crate::gate::Entered;
 use crate::greet::{Greeted, greet_as_listener};
 use crate::network::Context;
 use crate::runtime::Runtime;
-use crate::session;
+use crate::session::{self, LinkHost};
 use crate::stop::Stop;
 use futures::StreamExt;
 use std::net::SocketAddr;
@@ -16,7 +16,11 @@ use std::sync::Arc;
 const ACCEPT_REST_MS: u64 = 100;
 
 /// Takes connections until it is told to stop.
-pub(crate) async fn run<R: Runtime>(context: Arc<Context<R>>, mut incoming: R::Incoming, stop: Stop) {
+pub(crate) async fn run<R: Runtime, N: LinkHost>(
+    context: Arc<Context<R, N>>,
+    mut incoming: R::Incoming,
+    stop: Stop,
+) {
     while let Some(Some(arrived)) = stop.or(incoming.next()).await {
         match arrived {
             Ok((connection, from)) => take(&context, connection, from, &stop),
@@ -31,7 +35,12 @@ pub(crate) async fn run<R: Runtime>(context: Arc<Context<R>>, mut incoming: R::I
 }
 
 /// Lets one connection in, or drops it.
-fn take<R: Runtime>(context: &Arc<Context<R>>, connection: R::Connection, from: SocketAddr, stop: &Stop) {
+fn take<R: Runtime, N: LinkHost>(
+    context: &Arc<Context<R, N>>,
+    connection: R::Connection,
+    from: SocketAddr,
+    stop: &Stop,
+) {
     match context.gate.enter(from.ip()) {
         Ok(entered) => {
             let task = serve(Arc::clone(context), connection, from, entered, stop.clone());
@@ -41,8 +50,8 @@ fn take<R: Runtime>(context: &Arc<Context<R>>, connection: R::Connection, from: 
     }
 }
 
-async fn serve<R: Runtime>(
-    context: Arc<Context<R>>,
+async fn serve<R: Runtime, N: LinkHost>(
+    context: Arc<Context<R, N>>,
     connection: R::Connection,
     from: SocketAddr,
     _entered: Entered,
@@ -57,5 +66,5 @@ async fn serve<R: Runtime>(
     tracing::info!(peer = %identity, %from, "called: authenticated");
     let Context { runtime, config, node, .. } = &*context;
     let end = session::run(runtime, config, node, connection, peer, role, early).await;
-    tracing::info!(peer = %identity, %from, ?end, "called: link has ended");
+    tracing::info!(peer = %identity, %from, %end, "called: link has ended");
 }

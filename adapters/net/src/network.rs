@@ -52,10 +52,10 @@ pub enum NetworkError {
 }
 
 /// What every task of a network shares.
-pub(crate) struct Context<R> {
+pub(crate) struct Context<R, N> {
     pub(crate) runtime: R,
     pub(crate) config: NetConfig,
-    pub(crate) node: NodeHandle,
+    pub(crate) node: N,
     pub(crate) introduction: Introduction,
     pub(crate) peers: Vec<Peer>,
     pub(crate) gate: Gate,
@@ -134,7 +134,7 @@ impl<R> std::fmt::Debug for Network<R> {
 }
 
 async fn start_listener<R: Runtime>(
-    context: &Arc<Context<R>>,
+    context: &Arc<Context<R, NodeHandle>>,
     address: SocketAddr,
     stop: &Stop,
 ) -> Result<SocketAddr, NetworkError> {

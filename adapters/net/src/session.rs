@@ -1,7 +1,7 @@
 //! One authenticated connection: carries bytes between it and the replica until either ends.
 
 use crate::config::{NetConfig, ms};
-use crate::outbox::{Outgoing, OutboxSource, outbox};
+use crate::outbox::{OutboxSource, Outgoing, outbox};
 use crate::runtime::{Runtime, within};
 use futures::channel::oneshot;
 use futures::future::{Either, select};
@@ -13,31 +13,70 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused, LinkRole};
 use strandline_core::wire::handshake::Authenticated;
-use strandline_file::node::NodeHandle;
+use strandline_file::node::{LinkSink, NodeHandle};
 
 /// Longest piece read from a connection at once.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 
+/// What a session asks of a node. A trait so that sessions can be tested with a node that is slow or
+/// full when the test wants it.
+pub(crate) trait LinkHost: Clone + Send + Sync + 'static {
+    fn link_up(
+        &self,
+        peer: Authenticated,
+        role: LinkRole,
+        sink: Box<dyn LinkSink>,
+        reply: impl FnOnce(Result<LinkId, LinkRefused>) + Send + 'static,
+    );
+    fn received(&self, link: LinkId, bytes: Vec<u8>, done: impl FnOnce() + Send + 'static);
+    fn link_ready(&self, link: LinkId);
+    fn link_down(&self, link: LinkId);
+}
+
+impl LinkHost for NodeHandle {
+    fn link_up(
+        &self,
+        peer: Authenticated,
+        role: LinkRole,
+        sink: Box<dyn LinkSink>,
+        reply: impl FnOnce(Result<LinkId, LinkRefused>) + Send + 'static,
+    ) {
+        self.link_up(peer, role, sink, reply);
+    }
+    fn received(&self, link: LinkId, bytes: Vec<u8>, done: impl FnOnce() + Send + 'static) {
+        self.received(link, bytes, done);
+    }
+    fn link_ready(&self, link: LinkId) {
+        self.link_ready(link);
+    }
+    fn link_down(&self, link: LinkId) {
+        self.link_down(link);
+    }
+}
+
 /// How a session ended.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionEnd {
     /// The replica did not take the link up.
+    #[error("not taken up: {0}")]
     Refused(LinkRefused),
     /// The replica closed it.
+    #[error("closed by us: {0:?}")]
     Closed(CloseReason),
-    /// The peer ended it.
+    #[error("ended by the peer")]
     Ended,
-    /// The connection failed.
+    #[error("connection failed: {0}")]
     Failed(io::Error),
     /// Nothing moved for `idle_ms`, or one write took more than `write_ms`.
+    #[error("stalled: nothing moved for too long")]
     Stalled,
 }
 
 /// Carries a link to its end. `early` are bytes that came behind the handshake.
-pub(crate) async fn run<R: Runtime>(
+pub(crate) async fn run<R: Runtime, N: LinkHost>(
     runtime: &R,
     config: &NetConfig,
-    node: &NodeHandle,
+    node: &N,
     connection: R::Connection,
     peer: Authenticated,
     role: LinkRole,
@@ -55,8 +94,7 @@ pub(crate) async fn run<R: Runtime>(
     };
     tracing::debug!(link = %link.link, "link is up");
     let (read, write) = connection.split();
-    let moved = AtomicBool::new(false);
-    let side = Side { runtime, config, link: &link, moved: &moved };
+    let side = Side { runtime, config, link: &link, moved: AtomicBool::new(false) };
     let reading = pin!(side.read(read, early));
     let writing = pin!(side.write(write, source));
     match select(writing, reading).await {
@@ -65,29 +103,28 @@ pub(crate) async fn run<R: Runtime>(
 }
 
 /// Tells the replica that the link is gone, however its task ends.
-struct LinkUp<'a> {
-    node: &'a NodeHandle,
+struct LinkUp<'a, N: LinkHost> {
+    node: &'a N,
     link: LinkId,
 }
 
-impl Drop for LinkUp<'_> {
+impl<N: LinkHost> Drop for LinkUp<'_, N> {
     fn drop(&mut self) {
         self.node.link_down(self.link);
     }
 }
 
 /// What both directions share.
-#[derive(Clone, Copy)]
-struct Side<'a, R> {
+struct Side<'a, R, N: LinkHost> {
     runtime: &'a R,
     config: &'a NetConfig,
-    link: &'a LinkUp<'a>,
+    link: &'a LinkUp<'a, N>,
     /// The other direction made progress since the reader last looked.
-    moved: &'a AtomicBool,
+    moved: AtomicBool,
 }
 
-impl<R: Runtime> Side<'_, R> {
-    async fn read(self, mut from: impl AsyncRead + Unpin, early: Vec<u8>) -> SessionEnd {
+impl<R: Runtime, N: LinkHost> Side<'_, R, N> {
+    async fn read(&self, mut from: impl AsyncRead + Unpin, early: Vec<u8>) -> SessionEnd {
         let mut window = Window::new(self.config.chunks_outstanding_max);
         if !early.is_empty() {
             window.hand_in(self.link, early).await;
@@ -105,7 +142,7 @@ impl<R: Runtime> Side<'_, R> {
         }
     }
 
-    async fn write(self, mut to: impl AsyncWrite + Unpin, mut source: OutboxSource) -> SessionEnd {
+    async fn write(&self, mut to: impl AsyncWrite + Unpin, mut source: OutboxSource) -> SessionEnd {
         loop {
             match source.next().await {
                 Outgoing::Frames { bytes, was_full } => {
@@ -129,7 +166,7 @@ impl<R: Runtime> Side<'_, R> {
     }
 
     /// Writes and flushes; `None` if some piece of it takes longer than `write_ms`.
-    async fn write_all(self, to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Option<io::Result<()>> {
+    async fn write_all(&self, to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Option<io::Result<()>> {
         let limit = ms(self.config.write_ms);
         for piece in bytes.chunks(CHUNK_BYTES_MAX) {
             if let Err(error) = within(self.runtime, limit, to.write_all(piece)).await? {
@@ -162,10 +199,143 @@ impl Window {
         }
     }
 
-    async fn hand_in(&mut self, link: &LinkUp<'_>, bytes: Vec<u8>) {
+    async fn hand_in(&mut self, link: &LinkUp<'_, impl LinkHost>, bytes: Vec<u8>) {
         self.room().await;
         let (tx, rx) = oneshot::channel();
-        link.node.received(link.link, bytes, move || drop(tx.send(())));
+        link.node.received(link.link, bytes, move || {
+            // A session that has ended waits for nothing.
+            let _ = tx.send(());
+        });
         self.outstanding.push_back(rx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FakeNode, Memory, PIPE_BYTES, authenticated, pipe};
+    use strandline_core::machine::Sent;
+    use tokio::io::DuplexStream;
+    use tokio::task::JoinHandle;
+    use tokio_util::compat::Compat;
+
+    const FRAME: [u8; 4 * PIPE_BYTES] = [7; 4 * PIPE_BYTES];
+
+    /// A session of `node` under way, and the peer's end of it.
+    async fn start(node: &FakeNode, config: NetConfig) -> (JoinHandle<SessionEnd>, Compat<DuplexStream>) {
+        let (ours, theirs) = pipe();
+        let own = node.clone();
+        let peer = authenticated();
+        let early = b"early ".to_vec();
+        let task = tokio::spawn(async move {
+            run(&Memory::default(), &config, &own, ours, peer, LinkRole::Both, early).await
+        });
+        (task, theirs)
+    }
+
+    #[tokio::test]
+    async fn bytes_go_both_ways_and_early_ones_come_first() {
+        let node = FakeNode::default();
+        let (task, mut peer) = start(&node, NetConfig::default()).await;
+        peer.write_all(b"hello").await.expect("written");
+        node.until(|told| told.received == b"early hello").await;
+        assert_eq!(node.send(b"answer"), Sent::More);
+        let mut answer = [0; 6];
+        peer.read_exact(&mut answer).await.expect("read");
+        assert_eq!(&answer, b"answer");
+        drop(peer);
+        assert!(matches!(task.await.expect("no panic"), SessionEnd::Ended));
+        assert_eq!(node.told().downs, 1);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_slow_stops_the_peer_at_the_window() {
+        let node = FakeNode::default();
+        node.told().hold = true;
+        let config = NetConfig { chunks_outstanding_max: 2, ..NetConfig::default() };
+        let (_task, mut peer) = start(&node, config).await;
+        let writing = tokio::spawn(async move {
+            peer.write_all(&FRAME).await.expect("written");
+            peer
+        });
+        node.until(|told| told.held.len() == 2).await;
+        tokio::time::sleep(ms(20)).await;
+        assert_eq!(node.told().held.len(), 2, "no chunk is read beyond the window");
+        assert!(!writing.is_finished(), "the peer is held back");
+        let held = {
+            let mut told = node.told();
+            told.hold = false;
+            std::mem::take(&mut told.held)
+        };
+        held.into_iter().for_each(|done| done());
+        node.until(|told| told.received.len() == FRAME.len() + b"early ".len()).await;
+        drop(writing.await.expect("no panic"));
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_slow_leaves_the_link_unready() {
+        let node = FakeNode::default();
+        let config = NetConfig { outbox_bytes_max: 16, ..NetConfig::default() };
+        let (_task, mut peer) = start(&node, config).await;
+        node.until(|told| told.ups == 1).await;
+        assert_eq!(node.send(&FRAME), Sent::Enough);
+        node.until(|told| told.readies == 1).await;
+        assert_eq!(node.send(&FRAME), Sent::Enough);
+        tokio::time::sleep(ms(20)).await;
+        assert_eq!(node.told().readies, 1, "one is being written, one waits");
+        let mut read = vec![0; FRAME.len()];
+        peer.read_exact(&mut read).await.expect("read");
+        node.until(|told| told.readies == 2).await;
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let node = FakeNode::default();
+        let config = NetConfig { write_ms: 20, ..NetConfig::default() };
+        let (task, _peer) = start(&node, config).await;
+        node.until(|told| told.ups == 1).await;
+        let _ = node.send(&FRAME);
+        assert!(matches!(task.await.expect("no panic"), SessionEnd::Stalled));
+        assert_eq!(node.told().downs, 1);
+    }
+
+    #[tokio::test]
+    async fn a_link_on_which_nothing_moves_is_given_up() {
+        let node = FakeNode::default();
+        let config = NetConfig { idle_ms: 20, ..NetConfig::default() };
+        let (task, _peer) = start(&node, config).await;
+        assert!(matches!(task.await.expect("no panic"), SessionEnd::Stalled));
+        assert_eq!(node.told().downs, 1);
+    }
+
+    #[tokio::test]
+    async fn last_words_go_out_before_the_end() {
+        let node = FakeNode::default();
+        let (task, mut peer) = start(&node, NetConfig::default()).await;
+        node.until(|told| told.ups == 1).await;
+        let _ = node.send(b"last words");
+        node.close(&CloseReason::Duplicate);
+        let mut words = Vec::new();
+        peer.read_to_end(&mut words).await.expect("read");
+        assert_eq!(words, b"last words");
+        assert!(matches!(task.await.expect("no panic"), SessionEnd::Closed(CloseReason::Duplicate)));
+    }
+
+    #[tokio::test]
+    async fn a_link_that_is_refused_is_not_taken_down() {
+        let node = FakeNode::default();
+        node.told().refuse = Some(LinkRefused::Closing);
+        let (task, _peer) = start(&node, NetConfig::default()).await;
+        assert!(matches!(task.await.expect("no panic"), SessionEnd::Refused(LinkRefused::Closing)));
+        assert_eq!(node.told().downs, 0);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_dropped_takes_its_link_down() {
+        let node = FakeNode::default();
+        let (task, _peer) = start(&node, NetConfig::default()).await;
+        node.until(|told| told.ups == 1).await;
+        task.abort();
+        node.until(|told| told.downs == 1).await;
     }
 }

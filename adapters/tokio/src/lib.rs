@@ -106,6 +106,41 @@ pub struct Server {
 
 /// Serves a node on the current tokio runtime. Ends once it listens.
 ///
+/// ```
+/// use strandline_core::id::LogId;
+/// use strandline_core::lifecycle::replica::Init;
+/// use strandline_core::record::AuthorityId;
+/// use strandline_file::node::{Node, NodeConfig};
+/// use strandline_net::NetConfig;
+/// use strandline_tokio::{ServeConfig, serve};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let init = Init {
+///     log: LogId([7; 16]),
+///     identity: "a".into(),
+///     namespaces: vec![b"files".to_vec()],
+///     authority: Some(AuthorityId::from_text("a")),
+/// };
+/// let (node, _) = Node::create(folder.path().join("log"), init, NodeConfig::default())?;
+/// let server = serve(ServeConfig {
+///     node,
+///     listen: "127.0.0.1:0".parse()?,
+///     peers: Vec::new(),
+///     token: "known to those we call".into(),
+///     limits: NetConfig::default(),
+/// })
+/// .await?;
+/// let handle = server.handle().clone();
+/// let key = handle.key(b"files", b"greeting").await??;
+/// let version = handle.put(key.clone(), "hello").await?;
+/// assert_eq!(handle.get(key).await?.expect("it is durable").version, version);
+/// server.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// The node is closed, the address is taken, or a peer is named twice.
 ///

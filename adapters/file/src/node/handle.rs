@@ -1,7 +1,7 @@
 //! The handle of a node: calls from any thread, answered by callbacks, so that blocking and
 //! asynchronous programs share it.
 
-use super::api::{Request, RequestFailed, Unavailable, WaitPolicy, Written};
+use super::api::{Request, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
 use super::links::LinkSink;
 use super::owner::{Input, Read};
 use super::reply::{Reply, Waiting};
@@ -13,7 +13,7 @@ use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Compacted, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation,
+    Compacted, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
 };
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::Version;
@@ -47,6 +47,9 @@ impl NodeHandle {
         reply: impl FnOnce(Written) + Send + 'static,
     ) {
         let reply = Reply::new(reply, || Err(Unavailable::Closed.into()));
+        if mutations.len() > self.waiting.max() {
+            return reply.give(Err(WriteError::Refused(self.too_large(mutations.len()))));
+        }
         match self.waiting.take(mutations.len().max(1)) {
             Ok(permit) => {
                 let submission = Submission { mutations, reply: reply.holding(permit) };
@@ -157,6 +160,14 @@ impl NodeHandle {
         }
     }
 
+    const fn too_large(&self, mutations: usize) -> MutationError {
+        MutationError::BatchTooLarge {
+            found: mutations as u64,
+            max: self.waiting.max() as u64,
+            unit: "mutations",
+        }
+    }
+
     const fn busy(&self, under_way: usize) -> Unavailable {
         Unavailable::Busy { under_way, max: self.waiting.max() }
     }
@@ -176,8 +187,9 @@ impl std::fmt::Debug for NodeHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::api::WriteError;
     use std::sync::mpsc::channel;
+    use strandline_core::lifecycle::api::Change;
+    use strandline_core::record::Key;
 
     #[test]
     fn calls_under_way_are_bounded_and_end_with_the_node() -> Result<(), Box<dyn std::error::Error>> {
@@ -185,9 +197,9 @@ mod tests {
         let (inputs, owner) = channel();
         let blobs = Arc::new(BlobStore::open(folder.path().join("blobs"))?);
         let handle = NodeHandle::new(inputs, Waiting::new(1), blobs);
-        let (tx, answers) = channel();
+        let (answer, answers) = channel();
         for _ in 0..2 {
-            let tx = tx.clone();
+            let tx = answer.clone();
             handle.submit(Vec::new(), WaitPolicy::Wait, move |written| drop(tx.send(written)));
         }
         assert_eq!(
@@ -195,6 +207,12 @@ mod tests {
             Err(WriteError::Unavailable(Unavailable::Busy { under_way: 1, max: 1 }))
         );
         assert!(answers.try_recv().is_err(), "the first is under way");
+        let key = Key::from_parts(b"n", b"k").ok_or("long")?;
+        let delete = Mutation { key, change: Change::Delete, if_version: None };
+        let tx = answer.clone();
+        handle.submit(vec![delete; 2], WaitPolicy::Wait, move |written| drop(tx.send(written)));
+        let too_large = MutationError::BatchTooLarge { found: 2, max: 1, unit: "mutations" };
+        assert_eq!(answers.try_recv()?, Err(WriteError::Refused(too_large)), "no waiting helps");
         drop(owner);
         assert_eq!(answers.try_recv()?, Err(WriteError::Unavailable(Unavailable::Closed)));
         let closed = Arc::new(std::sync::atomic::AtomicBool::new(false));
