@@ -14,6 +14,35 @@ pub enum State {
     Deleted,
 }
 
+impl State {
+    /// The word that stands for the state on the wire and in canonical bytes.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Present { .. } => "present",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    /// The blob a present key names.
+    #[must_use]
+    pub const fn blob(&self) -> Option<BlobKey> {
+        match self {
+            Self::Present { blob } => Some(*blob),
+            Self::Deleted => None,
+        }
+    }
+
+    /// The blob key's bytes; none when deleted.
+    #[must_use]
+    pub(crate) const fn blob_bytes(&self) -> &[u8] {
+        match self {
+            Self::Present { blob } => &blob.0,
+            Self::Deleted => &[],
+        }
+    }
+}
+
 /// One mutation of one key. Made by [`super::RecordLimits::record`] (input) or by decoding.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Record {
