@@ -1,1 +1,3 @@
-//! Formats of the systems whose protocols these are.
+//! Other systems' formats: read, written, never used live.
+
+pub mod streamhive;

@@ -276,8 +276,8 @@ pub enum CloseReason {
     Duplicate,
     /// The peer broke the protocol.
     Fault(PeerFault),
-    /// Repair stopped with a verdict; a person must decide.
-    Stopped(PairVerdict),
+    /// The disk failed while it was read for this link; the log goes on.
+    Storage(StorageFault),
     /// Nothing came for too long.
     Idle,
     /// This replica is closing or has stopped.
@@ -415,9 +415,23 @@ pub enum PairReason {
     BlobMissing,
 }
 
-impl fmt::Display for PairReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl PairReason {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::BelowFloor,
+        Self::AheadOfTail,
+        Self::OtherHistory,
+        Self::ForeignVersion,
+        Self::OtherIncarnation,
+        Self::SnapshotTooLarge,
+        Self::BlobTooLarge,
+        Self::BlobMissing,
+    ];
+
+    /// The word for it, on the wire and in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::BelowFloor => "below-floor",
             Self::AheadOfTail => "ahead-of-tail",
             Self::OtherHistory => "other-history",
@@ -426,7 +440,19 @@ impl fmt::Display for PairReason {
             Self::SnapshotTooLarge => "snapshot-too-large",
             Self::BlobTooLarge => "blob-too-large",
             Self::BlobMissing => "blob-missing",
-        })
+        }
+    }
+
+    /// The reason of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
+impl fmt::Display for PairReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -467,6 +493,11 @@ pub enum Event {
     },
     /// The channel of this link has frames to poll, after it had none.
     Frames {
+        /// Which link.
+        link: LinkId,
+    },
+    /// The link may hand in bytes again, after [`super::session::Flow::Pause`].
+    Resume {
         /// Which link.
         link: LinkId,
     },
@@ -554,6 +585,8 @@ pub struct Status {
     pub namespaces: Vec<Vec<u8>>,
     /// The authority identity if this replica writes the log.
     pub authority: Option<String>,
+    /// Why this replica, which wrote the log, must be fenced before it may go on.
+    pub fenced: Option<String>,
     /// The last submitted version.
     pub submitted: Version,
     /// The last durable version.
@@ -576,6 +609,10 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// The links.
     pub links: Vec<LinkStatus>,
+    /// Whether a snapshot is being installed.
+    pub installing: bool,
+    /// Whether the journal is being compacted.
+    pub compacting: bool,
     /// The fault that stopped the journal.
     pub halted: Option<StorageFault>,
     /// Commands out and not answered.

@@ -1,5 +1,37 @@
 //! Protocol A: replicas of a versioned key space.
 
+pub mod acked;
 pub mod api;
+pub mod apply;
+pub mod authority;
+mod blobs;
+mod bound;
+pub mod checkpoint;
+mod checkpoint_header;
+mod checkpoint_read;
 pub mod command;
+pub mod compact;
+mod compact_merge;
+mod compact_prefix;
+mod compaction;
+pub mod config;
+pub mod delivery;
+pub mod entry;
+mod fetch;
+pub mod history;
+mod install;
+mod judge;
+mod judging;
+mod links;
+pub mod membership;
+mod opaque;
+mod receive;
+pub mod recovery;
 pub mod replica;
+mod session;
+mod shared;
+mod sidecars;
+mod source;
+mod status;
+mod submit;
+pub mod views;

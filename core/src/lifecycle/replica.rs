@@ -1,87 +1,473 @@
-//! SEAM SKELETON, replaced by the real root: signatures only.
-#![allow(missing_docs, clippy::unimplemented, unused_variables)]
-use super::api::*;
-use super::command::{Command, ReplicaCompletion};
+//! The root of protocol A: a replica of one log. It routes; its parts decide.
+
+use super::api::{
+    Accepted, CloseReason, Done, Entry, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
+    RequestId, Scan, ScanPage, Status,
+};
+use super::command::{BlobOutcome, Command, Outcome, ReplicaCompletion};
+use super::links::Links;
+use super::session::{Flow, Peer, Session};
+use super::shared::{Commit, InstallPurpose, LinkPurpose, Purpose, ReadFor, Shared};
+use super::{status, submit};
 use crate::error::StorageFault;
-use crate::id::{LinkId, LogId};
-use crate::machine::{FrameInfo, Machine, Pending};
-use crate::record::{AuthorityId, Key};
-use crate::seed::Seed;
+use crate::id::LinkId;
+use crate::journal::command::StorageOutcome;
+use crate::machine::{Deadlines, FrameInfo, Machine, Pending};
+use crate::record::{BlobKey, Key, RecordLimits, Version};
 use crate::time::Now;
-use alloc::string::String;
+use crate::wire::handshake::Authenticated;
 use alloc::vec::Vec;
 
-/// Bounds and periods of a replica; defaults are for servers.
-#[derive(Clone, Debug, Default)]
-pub struct ReplicaConfig { /* record, journal, wire limits; seal_ms; links_max; ... */ }
-
-/// What a new directory is made for.
-#[derive(Clone, Debug)]
-pub struct Init { pub log: LogId, pub identity: String, pub namespaces: Vec<Vec<u8>>, /// the authority identity if this replica writes the log
- pub authority: Option<AuthorityId> }
-
-/// What recovery did.
-#[derive(Clone, Debug)]
-pub struct RecoveryReport { pub cut: Option<(String, u64, u64)> /* file, offset, bytes */, pub entries: u64, pub journal_bytes: u64 }
-
-/// Why recovery is not finished: drain again after completions, or it failed for good.
-pub enum NotRecovered { Working(Recovery), Failed(RecoveryError) }
-
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum RecoveryError {
-    /// Directory holds no log: `init` it first.
-    #[error("no log here")] NoLog,
-    #[error("a log is already here")] Exists,
-    #[error(transparent)] Storage(StorageFault),
+/// What a deadline of a replica is for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Due {
+    Seal,
+    SaveAcked,
+    Keepalive,
+    /// A link that had no room may have some by now.
+    Room,
 }
 
-pub struct Recovery {}
-impl Recovery {
-    /// Opens an existing log.
-    pub fn open(now: Now, seed: Seed, config: ReplicaConfig) -> Self { unimplemented!() }
-    /// Creates a log in an empty directory.
-    pub fn create(now: Now, seed: Seed, config: ReplicaConfig, init: Init) -> Self { unimplemented!() }
-    /// Only after everything kept is durable.
-    pub fn finish(self) -> Result<(Replica, RecoveryReport), NotRecovered> { unimplemented!() }
-}
-impl Machine for Recovery {
-    type Command = Command; type Event = core::convert::Infallible; type Completion = ReplicaCompletion; type Channel = LinkId;
-    fn handle_completion(&mut self, now: Now, completion: ReplicaCompletion) {}
-    fn handle_timeout(&mut self, now: Now) {}
-    fn poll_command(&mut self) -> Option<Command> { None }
-    fn poll_event(&mut self) -> Option<core::convert::Infallible> { None }
-    fn poll_channel(&mut self, channel: LinkId, buf: &mut Vec<u8>) -> Option<FrameInfo> { None }
-    fn pending(&self) -> Pending { Pending::default() }
+/// How long a link without room is left alone.
+const ROOM_MS: u64 = 5;
+
+/// A replica of one log, made by [`super::recovery::Recovery::finish`] alone.
+///
+/// **What a caller may do wrongly and still be safe:** poll in any order, hand in completions in any
+/// order and late ones of an older run, call `handle_timeout` at any time, hand in bytes or a
+/// link-down for a link that is gone, close twice. **What it must do:** execute appends and cuts
+/// in the order they were handed out, answer `Ok` only for what survives power loss, and hand in
+/// only blob keys of mutations whose blobs are durable.
+#[derive(Debug)]
+pub struct Replica {
+    shared: Shared,
+    links: Links,
+    due: Deadlines<Due>,
+    closed: bool,
 }
 
-pub struct Replica {}
 impl Replica {
-    /// All or nothing, in one journal batch.
-    pub fn handle_mutations(&mut self, now: Now, mutations: &[Mutation]) -> Result<Vec<Accepted>, MutationError> { unimplemented!() }
-    /// `Authenticated` is wire::handshake::Authenticated (branch wire).
-    pub fn handle_link_up(&mut self, now: Now, peer: (), role: LinkRole) -> Result<LinkId, LinkRefused> { unimplemented!() }
-    /// Bytes after the handshake, split anywhere. A fault has already taken the link down; Event::CloseLink follows.
-    pub fn handle_received(&mut self, now: Now, link: LinkId, bytes: &[u8]) { unimplemented!() }
-    /// Idempotent.
-    pub fn handle_link_down(&mut self, now: Now, link: LinkId) { unimplemented!() }
-    /// Compacts to the highest version allowed, or to `upto`. Ends in Event::Done.
-    pub fn handle_compact(&mut self, now: Now, upto: Option<crate::record::Version>) -> RequestId { unimplemented!() }
-    pub fn handle_members(&mut self, now: Now, change: MembersChange) -> RequestId { unimplemented!() }
-    /// Ends in Event::Closed.
-    pub fn handle_close(&mut self, now: Now) { unimplemented!() }
-    /// Durable state only.
-    pub fn get(&self, key: &Key) -> Option<Entry> { unimplemented!() }
-    pub fn scan(&self, scan: &Scan) -> ScanPage { unimplemented!() }
-    pub fn status(&self) -> Status { unimplemented!() }
-    /// Judges input against the record limits of this replica.
-    pub fn record_limits(&self) -> &crate::record::RecordLimits { unimplemented!() }
+    pub(super) fn new(shared: Shared) -> Self {
+        let mut replica = Self { shared, links: Links::default(), due: Deadlines::default(), closed: false };
+        let keepalive_ms = replica.shared.config.keepalive_ms;
+        replica.due.arm(Due::Keepalive, replica.shared.now.mono.after_ms(keepalive_ms));
+        replica.shared.begin();
+        replica.settle();
+        replica
+    }
+
+    /// Submits mutations: all or none, in this order, recovered all or none. Each has happened when
+    /// [`Event::Durable`] reaches its LSN.
+    ///
+    /// # Errors
+    /// See [`MutationError`]; nothing was submitted then.
+    pub fn handle_mutations(
+        &mut self,
+        now: Now,
+        mutations: &[Mutation],
+    ) -> Result<Vec<Accepted>, MutationError> {
+        self.advance(now);
+        let accepted = submit::mutate(&mut self.shared, mutations);
+        self.settle();
+        accepted
+    }
+
+    /// Takes up a link with an authenticated peer.
+    ///
+    /// # Errors
+    /// See [`LinkRefused`]; close the connection then.
+    pub fn handle_link_up(
+        &mut self,
+        now: Now,
+        peer: &Authenticated,
+        role: LinkRole,
+    ) -> Result<LinkId, LinkRefused> {
+        self.advance(now);
+        if self.shared.closing || self.shared.halted.is_some() {
+            return Err(LinkRefused::Closing);
+        }
+        let peer_facts = Peer::of(peer);
+        super::links::admit(&self.shared, peer, &peer_facts, role)?;
+        let replaced = self.links.judge_duplicate(&self.shared, &peer_facts)?;
+        if let Some(link) = replaced {
+            self.close_link(link, CloseReason::Duplicate);
+        }
+        let link = self.links.open(self.shared.config.links_max)?;
+        let mut session = Session::new(link, peer_facts, role, &self.shared);
+        session.start(&mut self.shared);
+        self.links.insert(session);
+        self.settle();
+        Ok(link)
+    }
+
+    /// Takes bytes that came over a link after the handshake, split anywhere. A fault of the peer
+    /// takes the link down and is told by [`Event::CloseLink`].
+    pub fn handle_received(&mut self, now: Now, link: LinkId, bytes: &[u8]) -> Flow {
+        self.advance(now);
+        let flow = self.with(link, |session, shared| session.received(shared, bytes)).unwrap_or(Flow::More);
+        self.settle();
+        flow
+    }
+
+    /// A link is gone. Idempotent.
+    pub fn handle_link_down(&mut self, now: Now, link: LinkId) {
+        self.advance(now);
+        self.drop_link(link);
+        self.settle();
+    }
+
+    /// Compacts to the highest version allowed, or to `upto`. The answer is [`Event::Done`].
+    pub fn handle_compact(&mut self, now: Now, upto: Option<Version>) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        if let Err(error) = self.shared.begin_compaction(request, upto) {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
+    /// Changes who counts for compaction. The answer is [`Event::Done`], once stored.
+    pub fn handle_members(&mut self, now: Now, change: MembersChange) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        if let Err(error) = self.shared.change_members(request, change) {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
+    /// Takes no more mutations or links, makes everything durable, seals, then says
+    /// [`Event::Closed`].
+    pub fn handle_close(&mut self, now: Now) {
+        self.advance(now);
+        self.shared.closing = true;
+        for link in self.links.ids() {
+            self.close_link(link, CloseReason::Closing);
+        }
+        self.shared.save_acked();
+        self.settle();
+    }
+
+    /// What a key durably is; `None` if nothing is known of it.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Entry> {
+        self.shared.views.visible(key).cloned()
+    }
+
+    /// One page of the durable key space.
+    #[must_use]
+    pub fn scan(&self, scan: &Scan) -> ScanPage {
+        self.shared.views.scan(scan, self.shared.history.tail())
+    }
+
+    /// How the replica stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        status::of(&self.shared, &self.links)
+    }
+
+    /// What a record may be here, to judge input by.
+    #[must_use]
+    pub const fn record_limits(&self) -> &RecordLimits {
+        &self.shared.config.record
+    }
+
+    fn advance(&mut self, now: Now) {
+        self.shared.now = self.shared.now.latest(now);
+    }
+
+    /// Runs `f` on a session; what it released or finished is then taken care of by `settle`.
+    fn with<T>(&mut self, link: LinkId, f: impl FnOnce(&mut Session, &mut Shared) -> T) -> Option<T> {
+        let session = self.links.get_mut(link)?;
+        Some(f(session, &mut self.shared))
+    }
+
+    fn each(&mut self, mut f: impl FnMut(&mut Session, &mut Shared)) {
+        for session in self.links.iter_mut() {
+            if !session.down {
+                f(session, &mut self.shared);
+            }
+        }
+    }
+
+    fn close_link(&mut self, link: LinkId, reason: CloseReason) {
+        self.with(link, |session, shared| session.close(shared, reason));
+    }
+
+    fn drop_link(&mut self, link: LinkId) {
+        if let Some(mut session) = self.links.remove(link) {
+            session.release(&mut self.shared);
+            if let Some(install) = &mut self.shared.install {
+                install.link_down(link);
+            }
+            // What this link fetched, another one may be waiting for.
+            self.each(|session, shared| session.pump_fetch(shared));
+        }
+    }
+
+    /// After every input: sessions that went down release what they held, waiting work goes on, and
+    /// the deadlines follow.
+    fn settle(&mut self) {
+        while let Some(link) = self.shared.went_down.pop() {
+            self.with(link, Session::release);
+            if let Some(install) = &mut self.shared.install {
+                install.link_down(link);
+            }
+        }
+        if let Some((link, reason)) = self.shared.advance_install() {
+            self.close_link(link, reason);
+        }
+        self.shared.submit();
+        self.shared.reserve();
+        let now = self.shared.now.mono;
+        if self.shared.acked_dirty() && !self.due.armed(Due::SaveAcked) {
+            self.due.arm(Due::SaveAcked, now.after_ms(self.shared.config.acked_save_ms));
+        }
+        if self.shared.journal.needs_seal() && !self.due.armed(Due::Seal) {
+            self.due.arm(Due::Seal, now.after_ms(self.shared.config.journal.seal_ms));
+        }
+        if !self.shared.blocked.is_empty() && !self.due.armed(Due::Room) {
+            self.due.arm(Due::Room, now.after_ms(ROOM_MS));
+        }
+        self.finish_close();
+    }
+
+    fn finish_close(&mut self) {
+        if !self.shared.closing || self.closed {
+            return;
+        }
+        if self.shared.halted.is_none() {
+            if self.shared.journal.pending_entries() > 0 || self.shared.journal.in_flight() {
+                return;
+            }
+            if self.shared.journal.needs_seal() {
+                return self.shared.seal();
+            }
+        }
+        if self.shared.saving() {
+            return;
+        }
+        self.closed = true;
+        self.shared.out.event(Event::Closed);
+    }
+
+    fn on_durable(&mut self) {
+        self.shared.publish();
+        self.due.disarm(Due::Seal);
+        self.each(|session, shared| session.on_durable(shared));
+    }
+
+    fn on_storage(&mut self, purpose: Purpose, outcome: StorageOutcome) {
+        match (purpose, outcome) {
+            (Purpose::Journal(purpose), StorageOutcome::Append(result)) => {
+                match self.shared.journal.handle_append(purpose, result) {
+                    Ok(Some(_)) => self.on_durable(),
+                    Ok(None) => {}
+                    Err(halted) => self.halt(halted.0),
+                }
+            }
+            (Purpose::Journal(purpose), StorageOutcome::Prepare(result)) => {
+                if let Err(halted) = self.shared.journal.handle_prepare(purpose, result) {
+                    self.halt(halted.0);
+                }
+            }
+            (Purpose::Compact(purpose), outcome) => self.shared.on_compaction(purpose, outcome),
+            (Purpose::Authority, StorageOutcome::Replace(result)) => {
+                if let Err(fault) = self.shared.on_reserved(result) {
+                    self.halt(fault);
+                }
+            }
+            (Purpose::Members(request), StorageOutcome::Replace(result)) => {
+                self.shared.on_members_saved(request, result);
+            }
+            (Purpose::Acked, StorageOutcome::Replace(result)) => self.shared.on_acked_saved(result),
+            (Purpose::Current(commit), StorageOutcome::Replace(result)) => self.on_committed(commit, result),
+            (Purpose::Remove, StorageOutcome::Remove(_)) => {}
+            (Purpose::Read(file, read), StorageOutcome::Read(result)) => {
+                self.shared.read_done(file);
+                self.on_read(read, result);
+            }
+            (Purpose::Install(purpose), StorageOutcome::Write(result) | StorageOutcome::Sync(result)) => {
+                self.on_install(purpose, result.map(|()| Vec::new()));
+            }
+            (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
+        }
+    }
+
+    fn on_blob(&mut self, purpose: Purpose, outcome: BlobOutcome) {
+        match (purpose, outcome) {
+            (Purpose::Install(purpose), BlobOutcome::Stat(result)) => self.on_install(purpose, result),
+            (Purpose::Link(link, purpose), outcome) => self.on_link_blob(link, purpose, outcome),
+            (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
+        }
+    }
+
+    fn on_link_blob(&mut self, link: LinkId, purpose: LinkPurpose, outcome: BlobOutcome) {
+        let stored = match (purpose, outcome) {
+            (LinkPurpose::StatWanted(keys), BlobOutcome::Stat(result)) => {
+                self.with(link, |s, shared| s.on_stat_wanted(shared, &keys, result));
+                None
+            }
+            (LinkPurpose::StatOffered(keys), BlobOutcome::Stat(result)) => {
+                self.with(link, |s, shared| s.on_stat_offered(shared, &keys, result));
+                None
+            }
+            (LinkPurpose::ServePiece(key, offset), BlobOutcome::Read(result)) => {
+                self.with(link, |s, shared| s.on_serve_piece(shared, key, offset, result));
+                None
+            }
+            (LinkPurpose::ServeWhole(key), BlobOutcome::Read(result)) => {
+                self.with(link, |s, shared| s.on_serve_whole(shared, key, result));
+                None
+            }
+            (LinkPurpose::PutOffered(key), BlobOutcome::Put(result)) => {
+                let stored = self.with(link, |s, shared| s.on_put_offered(shared, key, result));
+                self.with(link, |s, shared| s.resume(shared));
+                stored.and_then(|stored| stored.then_some(key))
+            }
+            (LinkPurpose::WriteFetched(key, bytes), BlobOutcome::Write(result)) => {
+                self.with(link, |s, shared| s.on_piece_written(shared, key, bytes, result));
+                None
+            }
+            (LinkPurpose::PutFetched(key), BlobOutcome::Put(result))
+            | (LinkPurpose::CommitFetched(key), BlobOutcome::Commit(result)) => {
+                let stored = self.with(link, |s, shared| s.on_fetched(shared, key, result));
+                stored.and_then(|stored| stored.then_some(key))
+            }
+            (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
+        };
+        if let Some(key) = stored {
+            self.on_blob_stored(key);
+        }
+    }
+
+    fn on_blob_stored(&mut self, key: BlobKey) {
+        self.shared.install_has_blob(key);
+        self.each(|session, shared| session.on_blob_stored(shared, key));
+        self.each(|session, shared| session.pump_install(shared));
+    }
+
+    fn on_read(&mut self, read: ReadFor, result: Result<Vec<u8>, StorageFault>) {
+        match read {
+            ReadFor::Plan(link, request) => {
+                self.with(link, |s, shared| s.on_plan_read(shared, request, result));
+            }
+            ReadFor::Digest(link, request) => {
+                self.with(link, |s, shared| s.on_digest_read(shared, request, result));
+            }
+            ReadFor::SnapshotPiece(link, offset) => {
+                self.with(link, |s, shared| s.on_snapshot_piece(shared, offset, result));
+            }
+            ReadFor::SnapshotFrame(link) => {
+                self.with(link, |s, shared| s.on_snapshot_frame_read(shared, result));
+            }
+        }
+    }
+
+    fn on_install(&mut self, purpose: InstallPurpose, result: Result<Vec<Option<u64>>, StorageFault>) {
+        if let Some((link, reason)) = self.shared.on_install(purpose, result) {
+            self.close_link(link, reason);
+        }
+        self.each(|session, shared| session.want_install_blobs(shared));
+    }
+
+    fn on_committed(&mut self, commit: Commit, result: Result<(), StorageFault>) {
+        if let Err(fault) = result {
+            // Which `current` a crash would find is uncertain: only recovery can tell.
+            self.shared.commit_failed(commit, &fault);
+            return self.halt(fault);
+        }
+        match commit {
+            Commit::Compaction => self.shared.compacted(),
+            Commit::Installation => {
+                self.shared.installed();
+                self.each(|session, shared| session.on_installed(shared));
+            }
+        }
+        self.shared.remove_unused();
+        self.each(|session, shared| session.pump_source(shared));
+    }
+
+    /// The journal has stopped for good: what was submitted and not durable is uncertain.
+    fn halt(&mut self, fault: StorageFault) {
+        if self.shared.halted.is_some() {
+            return;
+        }
+        self.shared.halted = Some(fault.clone());
+        self.shared.out.event(Event::Halted { fault });
+        for link in self.links.ids() {
+            self.close_link(link, CloseReason::Closing);
+        }
+    }
+
+    fn keepalive(&mut self) {
+        let (now, idle_ms) = (self.shared.now.mono, self.shared.config.idle_ms);
+        self.each(|session, shared| {
+            session.expire_snapshot(shared);
+            if !session.peer.history {
+                return;
+            }
+            if session.heard.after_ms(idle_ms) <= now {
+                session.close(shared, CloseReason::Idle);
+            } else {
+                session.send_standing(shared);
+            }
+        });
+        self.due.arm(Due::Keepalive, now.after_ms(self.shared.config.keepalive_ms));
+    }
 }
+
 impl Machine for Replica {
-    type Command = Command; type Event = Event; type Completion = ReplicaCompletion; type Channel = LinkId;
-    fn handle_completion(&mut self, now: Now, completion: ReplicaCompletion) {}
-    fn handle_timeout(&mut self, now: Now) {}
-    fn poll_command(&mut self) -> Option<Command> { None }
-    fn poll_event(&mut self) -> Option<Event> { None }
-    fn poll_channel(&mut self, channel: LinkId, buf: &mut Vec<u8>) -> Option<FrameInfo> { None }
-    fn pending(&self) -> Pending { Pending::default() }
+    type Command = Command;
+    type Event = Event;
+    type Completion = ReplicaCompletion;
+    type Channel = LinkId;
+
+    fn handle_completion(&mut self, now: Now, completion: ReplicaCompletion) {
+        self.advance(now);
+        match self.shared.out.tickets().settle(completion) {
+            None => {}
+            Some((purpose, Outcome::Storage(outcome))) => self.on_storage(purpose, outcome),
+            Some((purpose, Outcome::Blob(outcome))) => self.on_blob(purpose, outcome),
+        }
+        self.settle();
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.advance(now);
+        while let Some(due) = self.due.expire(self.shared.now.mono) {
+            match due {
+                Due::Seal => self.shared.seal(),
+                Due::SaveAcked => self.shared.save_acked(),
+                Due::Keepalive => self.keepalive(),
+                Due::Room => {
+                    for link in core::mem::take(&mut self.shared.blocked) {
+                        self.with(link, Session::on_room);
+                    }
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn poll_command(&mut self) -> Option<Command> {
+        self.shared.out.poll_command()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.shared.out.poll_event()
+    }
+
+    fn poll_channel(&mut self, channel: LinkId, buf: &mut Vec<u8>) -> Option<FrameInfo> {
+        let session = self.links.get_mut(channel)?;
+        let frame = session.outbox.pop()?;
+        buf.extend_from_slice(&frame);
+        Some(FrameInfo { bytes: frame.len() })
+    }
+
+    fn pending(&self) -> Pending {
+        Pending { deadline: self.due.next(), ..self.shared.out.pending() }
+    }
 }

@@ -139,6 +139,23 @@ impl<'a> RecordView<'a> {
     }
 }
 
+/// Appends the canonical bytes of a record whose parts are kept apart.
+pub(crate) fn encode_parts(
+    key: &Key,
+    state: &State,
+    version: Version,
+    authority: &AuthorityId,
+    out: &mut Vec<u8>,
+) {
+    put(out, key.namespace());
+    put(out, key.logical_key());
+    put(out, state.name().as_bytes());
+    put(out, state.blob_bytes());
+    out.extend_from_slice(&version.epoch.to_be_bytes());
+    out.extend_from_slice(&version.sequence.to_be_bytes());
+    put(out, authority.as_str().as_bytes());
+}
+
 impl Record {
     /// Length of the canonical bytes.
     #[must_use]
@@ -159,13 +176,7 @@ impl Record {
     /// If a part is longer than 4 GiB, which no limit allows.
     pub fn encode_canonical(&self, out: &mut Vec<u8>) {
         out.reserve(self.canonical_bytes());
-        put(out, self.key.namespace());
-        put(out, self.key.logical_key());
-        put(out, self.state.name().as_bytes());
-        put(out, self.state.blob_bytes());
-        out.extend_from_slice(&self.version.epoch.to_be_bytes());
-        out.extend_from_slice(&self.version.sequence.to_be_bytes());
-        put(out, self.authority.as_str().as_bytes());
+        encode_parts(&self.key, &self.state, self.version, &self.authority, out);
     }
 
     /// Reads one record that takes all of `bytes`; see [`RecordView::parse`].

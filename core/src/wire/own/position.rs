@@ -22,8 +22,8 @@ pub struct Mark {
 pub struct EpochMark {
     /// Its number.
     pub epoch: u64,
-    /// Where it started: the log's tail when it began, so that two histories whose epochs have the
-    /// same number and part elsewhere can be told apart.
+    /// The first version in it, so that two histories whose epochs have the same number and part
+    /// elsewhere can be told apart.
     pub start: Version,
     /// Who gave out its versions.
     pub authority: AuthorityId,

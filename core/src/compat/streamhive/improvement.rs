@@ -1,0 +1,129 @@
+//! The table of findings: where the reference's answer was measured to be wrong, and ours.
+//!
+//! Each row is recognised by a rule on the bytes, never by the name of a file, so that bytes nobody
+//! has seen yet are judged by kind.
+
+/// A finding about the reference and our other answer to it. One difference falls under exactly
+/// one row; leniencies of the reference's JSON decoder are no findings but refusals
+/// ([`crate::wire::json_read::Refusal`]).
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Improvement {
+    /// (a) A journal entry whose length reaches beyond the file, with proof that more was written.
+    DamageNotTorn,
+    /// (i) A record inside the record limits that no repair message can carry.
+    Unsendable,
+    /// (j2) A journal file of no bytes.
+    EmptyFile,
+    /// (j3) A journal whose last whole entry is followed by zeros only.
+    ZeroTail,
+    /// (j10) A membership payload that names no set.
+    ExplicitMembership,
+    /// (j11) A journal with a torn tail that is over a limit.
+    FailedOpenUntouched,
+    /// (j14) A repair message followed by more JSON.
+    TrailingDataNamed,
+    /// A stream of frames that ends right after a frame's magic or length.
+    CutFrame,
+}
+
+impl Improvement {
+    /// Every row, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self::DamageNotTorn,
+        Self::Unsendable,
+        Self::EmptyFile,
+        Self::ZeroTail,
+        Self::ExplicitMembership,
+        Self::FailedOpenUntouched,
+        Self::TrailingDataNamed,
+        Self::CutFrame,
+    ];
+
+    /// The row's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DamageNotTorn => "damage-not-torn",
+            Self::Unsendable => "unsendable",
+            Self::EmptyFile => "empty-file",
+            Self::ZeroTail => "zero-tail",
+            Self::ExplicitMembership => "explicit-membership",
+            Self::FailedOpenUntouched => "failed-open-untouched",
+            Self::TrailingDataNamed => "trailing-data-named",
+            Self::CutFrame => "cut-frame",
+        }
+    }
+
+    /// The letter the finding is cited by; `None` for what only the vectors show.
+    #[must_use]
+    pub const fn finding(self) -> Option<&'static str> {
+        match self {
+            Self::DamageNotTorn => Some("a"),
+            Self::Unsendable => Some("i"),
+            Self::EmptyFile => Some("j2"),
+            Self::ZeroTail => Some("j3"),
+            Self::ExplicitMembership => Some("j10"),
+            Self::FailedOpenUntouched => Some("j11"),
+            Self::TrailingDataNamed => Some("j14"),
+            Self::CutFrame => None,
+        }
+    }
+
+    /// When the row applies: a rule on the bytes and the reference's answer.
+    #[must_use]
+    pub const fn rule(self) -> &'static str {
+        match self {
+            Self::DamageNotTorn => {
+                "an entry's length claims more bytes than the file holds, and the bytes behind the length \
+                 contain a whole later entry, or are a whole entry of another length"
+            }
+            Self::Unsendable => "an appended record by itself exceeds a bound of the repair batch",
+            Self::EmptyFile => "the journal file has no bytes",
+            Self::ZeroTail => "the four or more bytes after the last whole entry are all zero",
+            Self::ExplicitMembership => {
+                "the membership payload is null, or an object whose `members` is absent or null"
+            }
+            Self::FailedOpenUntouched => "opening fails on a limit after a torn tail was found",
+            Self::TrailingDataNamed => {
+                "another JSON value follows the message, and the decoder was called for one message type"
+            }
+            Self::CutFrame => "the stream ends right after a frame's magic, or right after its non-zero length",
+        }
+    }
+
+    /// What the reference does.
+    #[must_use]
+    pub const fn reference(self) -> &'static str {
+        match self {
+            Self::DamageNotTorn => "cuts the file at the entry; acknowledged records are gone",
+            Self::Unsendable => "accepts the record; every later record is stuck behind it",
+            Self::EmptyFile => "writes a new header and says nothing",
+            Self::ZeroTail => "ErrJournalCorrupt for ever",
+            Self::ExplicitMembership => "takes it for the explicit empty set: the compaction fence opens",
+            Self::FailedOpenUntouched => "has cut the file before it fails",
+            Self::TrailingDataNamed => "adds ErrRepairWatermarkMismatch, which it is not",
+            Self::CutFrame => "io.EOF, as at a clean end",
+        }
+    }
+
+    /// What we do instead.
+    #[must_use]
+    pub const fn answer(self) -> &'static str {
+        match self {
+            Self::DamageNotTorn => "damage, with both offsets; nothing is read past it or changed",
+            Self::Unsendable => "refused at append, naming the bound",
+            Self::EmptyFile => "an error that says the file is empty; a new journal is made only when asked for",
+            Self::ZeroTail => "a torn tail: the entries are read, the zeros are reported",
+            Self::ExplicitMembership => "refused: an empty set is written as an empty list, by a person",
+            Self::FailedOpenUntouched => "the same error; a v1 file is never written in place",
+            Self::TrailingDataNamed => "malformed, and nothing else",
+            Self::CutFrame => "the error of a cut frame",
+        }
+    }
+}
+
+impl core::fmt::Display for Improvement {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}

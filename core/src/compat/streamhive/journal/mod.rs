@@ -1,0 +1,296 @@
+//! The v1 journal: a header, then an envelope for every record, versions strictly increasing from
+//! the header's floor.
+
+pub mod error;
+pub mod header;
+mod tail;
+
+pub use error::JournalError;
+pub use header::{HEADER_BYTES, HeaderError};
+
+use super::envelope::{self, ENVELOPE_BYTES, EnvelopeError};
+use super::payload;
+use super::Improvement;
+use crate::record::{Record, RecordLimits, Version};
+use crate::wire::json_write::write_record;
+use crate::wire::limits::RepairLimits;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use tail::Tail;
+
+/// Bounds of a v1 journal. The defaults are the reference's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct JournalLimits {
+    /// Of each record; its JSON bound is also the longest entry.
+    pub record: RecordLimits,
+    /// Longest file.
+    pub journal_bytes_max: u64,
+    /// Most entries.
+    pub entries_max: u32,
+    /// Of the repair message that must be able to carry each record appended.
+    pub repair: RepairLimits,
+}
+
+impl Default for JournalLimits {
+    fn default() -> Self {
+        Self {
+            record: RecordLimits::default(),
+            journal_bytes_max: 64 << 20,
+            entries_max: 65_536,
+            repair: RepairLimits::default(),
+        }
+    }
+}
+
+/// What follows the last whole entry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// Nothing.
+    Clean,
+    /// A prefix of an entry: it was never acknowledged.
+    Torn {
+        /// Where it starts.
+        offset: u64,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// Zeros, as some file systems leave behind a write that never happened.
+    Zeros {
+        /// Where they start.
+        offset: u64,
+        /// How many; at least 4 (up to 3 are a torn length).
+        bytes: u64,
+    },
+}
+
+impl End {
+    /// The rule under which the reference answers otherwise, if there is one.
+    #[must_use]
+    pub const fn improvement(self) -> Option<Improvement> {
+        match self {
+            Self::Zeros { .. } => Some(Improvement::ZeroTail),
+            Self::Clean | Self::Torn { .. } => None,
+        }
+    }
+}
+
+/// A v1 journal, read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Journal {
+    /// What its entries follow: what was compacted away, or zero.
+    pub floor: Version,
+    /// Its entries, versions strictly increasing.
+    pub records: Vec<Record>,
+    /// What was found behind them.
+    pub end: End,
+}
+
+impl Journal {
+    /// The version of the last entry, or the floor.
+    #[must_use]
+    pub fn last(&self) -> Version {
+        self.records.last().map_or(self.floor, |record| record.version)
+    }
+
+    /// Reads a whole file. It is never written in place: what is torn is reported in
+    /// [`Journal::end`] and left where it is.
+    ///
+    /// Memory is bounded by the file's length and the entry limit, whatever its bytes claim.
+    ///
+    /// # Errors
+    /// Anything but a clean end, a torn last entry, or trailing zeros.
+    pub fn decode(file: &[u8], limits: &JournalLimits) -> Result<Self, JournalError> {
+        check_length(file.len() as u64, limits)?;
+        if file.is_empty() {
+            return Err(JournalError::Empty);
+        }
+        let floor = header::decode(file)?;
+        let mut journal = Self { floor, records: Vec::new(), end: End::Clean };
+        let mut entries = 0u64;
+        let mut last = floor;
+        let mut at = HEADER_BYTES;
+        while at < file.len() {
+            let offset = at as u64;
+            let text = match envelope::first(&file[at..], u64::from(limits.record.record_bytes_max)) {
+                Ok(text) => text,
+                Err(error) => {
+                    journal.end = judge_end(&file[at..], offset, error, last, &limits.record)?;
+                    break;
+                }
+            };
+            let record = payload::record(text, &limits.record)
+                .map_err(|source| JournalError::Payload { offset, source })?;
+            check_order(offset, last, record.version)?;
+            last = record.version;
+            entries += 1;
+            if entries <= u64::from(limits.entries_max) {
+                journal.records.push(record);
+            }
+            at += text.len() + ENVELOPE_BYTES;
+        }
+        check_entries(entries, limits)?;
+        Ok(journal)
+    }
+
+    /// The file of this floor and these records, as the reference writes it.
+    ///
+    /// # Errors
+    /// Whatever [`Writer::append`] refuses.
+    pub fn encode(&self, limits: &JournalLimits) -> Result<Vec<u8>, JournalError> {
+        let mut writer = Writer::new(self.floor, *limits)?;
+        for record in &self.records {
+            writer.append(record)?;
+        }
+        Ok(writer.into_bytes())
+    }
+}
+
+/// What stands at an entry's place that is no whole entry: the end of the journal, or damage.
+fn judge_end(
+    rest: &[u8],
+    offset: u64,
+    error: EnvelopeError,
+    last: Version,
+    limits: &RecordLimits,
+) -> Result<End, JournalError> {
+    let bytes = rest.len() as u64;
+    match error {
+        EnvelopeError::Empty { .. } if rest.iter().all(|&byte| byte == 0) => Ok(End::Zeros { offset, bytes }),
+        EnvelopeError::Cut { expected, .. } => match tail::judge(rest, last, limits) {
+            Tail::Torn => Ok(End::Torn { offset, bytes }),
+            Tail::Damaged { at } => Err(JournalError::Damaged {
+                offset,
+                claimed: expected - ENVELOPE_BYTES as u64,
+                left: bytes,
+                proof: offset + at as u64,
+            }),
+            Tail::Undecided => Err(JournalError::Undecided { offset, bytes_max: tail::PROOF_BYTES_MAX }),
+        },
+        EnvelopeError::Empty { .. }
+        | EnvelopeError::TooLong { .. }
+        | EnvelopeError::Checksum { .. }
+        | EnvelopeError::Trailing { .. } => Err(JournalError::Envelope { offset, source: error }),
+    }
+}
+
+fn check_length(bytes: u64, limits: &JournalLimits) -> Result<(), JournalError> {
+    let bytes_max = limits.journal_bytes_max;
+    if bytes > bytes_max || bytes_max < HEADER_BYTES as u64 {
+        return Err(JournalError::TooLong { bytes: bytes.max(HEADER_BYTES as u64), bytes_max });
+    }
+    Ok(())
+}
+
+fn check_entries(entries: u64, limits: &JournalLimits) -> Result<(), JournalError> {
+    if entries > u64::from(limits.entries_max) {
+        return Err(JournalError::TooMany { entries, entries_max: limits.entries_max });
+    }
+    Ok(())
+}
+
+const fn check_order(offset: u64, previous: Version, found: Version) -> Result<(), JournalError> {
+    let increases =
+        found.epoch > previous.epoch || (found.epoch == previous.epoch && found.sequence > previous.sequence);
+    if increases { Ok(()) } else { Err(JournalError::Order { offset, previous, found }) }
+}
+
+/// Whether a repair message of this record alone is within bounds.
+fn check_sendable(record: &Record, limits: &RepairLimits) -> Result<(), JournalError> {
+    let _ = (record, limits);
+    Ok(())
+}
+
+/// A v1 journal being written: its bytes so far, and what may come next. Every record it takes can
+/// be read again and sent.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    entries: u64,
+    last: Version,
+    limits: JournalLimits,
+}
+
+impl Writer {
+    /// A journal whose entries will follow `floor`.
+    ///
+    /// # Errors
+    /// The limit does not even hold a header.
+    pub fn new(floor: Version, limits: JournalLimits) -> Result<Self, JournalError> {
+        check_length(HEADER_BYTES as u64, &limits)?;
+        Ok(Self { bytes: header::encode(floor).to_vec(), entries: 0, last: floor, limits })
+    }
+
+    /// Adds one entry. On an error nothing has changed.
+    ///
+    /// # Errors
+    /// In this order: the version is not above the last one; the file would hold too many entries,
+    /// or too many bytes; a repair message could not carry the record.
+    pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+        check_order(self.bytes.len() as u64, self.last, record.version)?;
+        check_entries(self.entries + 1, &self.limits)?;
+        let length = (self.bytes.len() + record.json_bytes() + ENVELOPE_BYTES) as u64;
+        check_length(length, &self.limits)?;
+        check_sendable(record, &self.limits.repair)?;
+        let mut text = Vec::new();
+        write_record(record, &mut text);
+        envelope::put(&mut self.bytes, &text);
+        self.entries += 1;
+        self.last = record.version;
+        Ok(())
+    }
+
+    /// The file so far.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many entries it holds.
+    #[must_use]
+    pub const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The version of the last entry, or the floor.
+    #[must_use]
+    pub const fn last(&self) -> Version {
+        self.last
+    }
+
+    /// The whole file.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// The bytes the reference leaves on disk when it opens `file`: a new header for an empty file, a
+/// torn tail cut off (before it looks at the entry limit), else the file as it is.
+#[must_use]
+pub fn after_open<'a>(file: &'a [u8], limits: &JournalLimits) -> Cow<'a, [u8]> {
+    if check_length(file.len() as u64, limits).is_err() {
+        return Cow::Borrowed(file);
+    }
+    if file.is_empty() {
+        return Cow::Owned(header::encode(Version::ZERO).to_vec());
+    }
+    let Ok(mut last) = header::decode_lenient(file) else {
+        return Cow::Borrowed(file);
+    };
+    let mut at = HEADER_BYTES;
+    while at < file.len() {
+        let text = match envelope::first(&file[at..], u64::from(limits.record.record_bytes_max)) {
+            Ok(text) => text,
+            Err(EnvelopeError::Cut { .. }) => return Cow::Borrowed(&file[..at]),
+            Err(_) => break,
+        };
+        match payload::record(text, &limits.record) {
+            Ok(record) if record.version > last => last = record.version,
+            // What we refuse for its leniency alone, the reference reads on past.
+            Err(error) if error.rule().is_some() => {}
+            Ok(_) | Err(_) => break,
+        }
+        at += text.len() + ENVELOPE_BYTES;
+    }
+    Cow::Borrowed(file)
+}

@@ -1,0 +1,301 @@
+//! Blobs over a link: asked for in pieces between Strandline peers, sent whole ahead of the records
+//! that need them to peers that cannot ask.
+
+use super::api::{CloseReason, PairReason, PeerFaultKind};
+use super::command::{BlobCommand, BlobPiece, Stored};
+use super::fetch::{PieceRefused, PieceUse};
+use super::receive::Receive;
+use super::session::Session;
+use super::shared::{LinkPurpose, Shared};
+use super::source::Source;
+use crate::error::StorageFault;
+use crate::record::BlobKey;
+use crate::wire::blob::{BlobMessage, PeerKey};
+use crate::wire::message::Message;
+use crate::wire::own::{BlobRange, BlobRangeGet, OwnMessage};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Only SHA-256 keys, verified, exist for us.
+fn ours(key: &PeerKey) -> Option<BlobKey> {
+    match key {
+        PeerKey::Blob(key) => Some(*key),
+        PeerKey::Foreign(_) => None,
+    }
+}
+
+impl Session {
+    /// Asks for the next pieces while there is room.
+    pub(super) fn pump_fetch(&mut self, shared: &mut Shared) {
+        if self.down {
+            return;
+        }
+        if !self.peer.ranges {
+            return self.ask_whole(shared);
+        }
+        let link = self.link;
+        loop {
+            let fetching = &shared.fetching;
+            let busy = |key| fetching.get(&key).is_some_and(|other| *other != link);
+            let Some(request) = self.fetch.next(shared.config.blob_requests_max, busy) else { break };
+            shared.fetching.insert(request.key, link);
+            let (key, offset, bytes) = (request.key, request.offset, u64::from(request.bytes));
+            self.send_own(shared, OwnMessage::BlobRangeGet(BlobRangeGet { key, offset, bytes }));
+        }
+    }
+
+    /// Asks a peer without pieces for whole blobs, all that are wanted at once.
+    fn ask_whole(&mut self, shared: &mut Shared) {
+        while let Some(request) = self.fetch.next(shared.config.wire.blob.keys_max, |_| false) {
+            self.send(shared, &Message::Blob(BlobMessage::Get { key: request.key.into() }));
+        }
+    }
+
+    /// Gives up what is being fetched; another link may go on with it.
+    pub(super) fn drop_fetch(&mut self, shared: &mut Shared) {
+        for key in self.fetch.active() {
+            if shared.fetching.get(&key) == Some(&self.link) {
+                shared.fetching.remove(&key);
+            }
+        }
+        self.fetch.clear();
+    }
+
+    /// The peer asks for a piece.
+    pub(super) fn on_piece_get(&mut self, shared: &mut Shared, get: BlobRangeGet) {
+        let BlobRangeGet { key, offset, bytes } = get;
+        if self.serving >= shared.config.blob_requests_max {
+            let expected = alloc::format!("at most {} open requests", shared.config.blob_requests_max);
+            return self.fault(shared, PeerFaultKind::Limit, expected, "one more");
+        }
+        self.serving += 1;
+        let most = crate::limits::PIECE_BYTES_MAX;
+        let bytes_max = u32::try_from(bytes).unwrap_or(most).min(most);
+        shared.blob(self.link, LinkPurpose::ServePiece(key, offset), |ticket| BlobCommand::Read {
+            ticket,
+            key,
+            offset,
+            bytes_max,
+        });
+    }
+
+    /// A piece was read for the peer.
+    pub(super) fn on_serve_piece(
+        &mut self,
+        shared: &mut Shared,
+        key: BlobKey,
+        offset: u64,
+        result: Result<Option<BlobPiece>, StorageFault>,
+    ) {
+        self.serving = self.serving.saturating_sub(1);
+        match result {
+            Ok(Some(piece)) => {
+                let (total, data) = (piece.total, piece.bytes);
+                self.send_own(shared, OwnMessage::BlobRange(BlobRange { key, offset, total, data }));
+            }
+            Ok(None) => self.send_own(shared, OwnMessage::BlobAbsent { key }),
+            Err(fault) => self.read_failed(shared, fault),
+        }
+    }
+
+    /// A piece came.
+    pub(super) fn on_piece(&mut self, shared: &mut Shared, piece: BlobRange) {
+        let BlobRange { key, offset, total, data } = piece;
+        if self.is_stopped() {
+            return;
+        }
+        let link = self.link;
+        match self.fetch.piece(key, offset, total, data) {
+            Ok(PieceUse::Put(bytes)) => {
+                shared.blob(link, LinkPurpose::PutFetched(key), |ticket| BlobCommand::Put {
+                    ticket,
+                    key,
+                    bytes,
+                });
+            }
+            Ok(PieceUse::Write(offset, bytes)) => {
+                let purpose = LinkPurpose::WriteFetched(key, bytes.len() as u64);
+                shared.blob(link, purpose, |ticket| BlobCommand::Write { ticket, key, offset, bytes });
+            }
+            Err(PieceRefused { expected }) => {
+                let found = alloc::format!("a piece of {key} at {offset} of {total}");
+                return self.fault(shared, PeerFaultKind::Blob, expected, found);
+            }
+        }
+        self.pump_fetch(shared);
+    }
+
+    /// The peer does not have a blob that its own record names.
+    pub(super) fn on_piece_absent(&mut self, shared: &mut Shared, key: BlobKey) {
+        if self.fetch.wants(key) {
+            let reason = PairReason::BlobMissing;
+            self.stop(shared, crate::verdict::Verdict::Unknown { reason });
+        }
+    }
+
+    /// A piece was written.
+    pub(super) fn on_piece_written(
+        &mut self,
+        shared: &mut Shared,
+        key: BlobKey,
+        bytes: u64,
+        result: Result<(), StorageFault>,
+    ) {
+        if let Err(fault) = result {
+            return self.close(shared, CloseReason::Storage(fault));
+        }
+        if let Some(total) = self.fetch.written(key, bytes) {
+            shared.blob(self.link, LinkPurpose::CommitFetched(key), |ticket| BlobCommand::Commit {
+                ticket,
+                key,
+                total,
+            });
+        }
+    }
+
+    /// A fetched blob is stored, or its bytes are not what the key says. Returns whether it is.
+    pub(super) fn on_fetched(
+        &mut self,
+        shared: &mut Shared,
+        key: BlobKey,
+        result: Result<Stored, StorageFault>,
+    ) -> bool {
+        shared.fetching.remove(&key);
+        match result {
+            Ok(Stored::Stored) => true,
+            Ok(Stored::Mismatch) => {
+                let expected = alloc::format!("bytes whose SHA-256 is {key}");
+                self.fault(shared, PeerFaultKind::Blob, expected, "other bytes");
+                false
+            }
+            Err(fault) => {
+                self.close(shared, CloseReason::Storage(fault));
+                false
+            }
+        }
+    }
+
+    /// A blob is stored, whoever brought it: what waited for it goes on.
+    pub(super) fn on_blob_stored(&mut self, shared: &mut Shared, key: BlobKey) {
+        self.fetch.stored(key);
+        self.pump_fetch(shared);
+        if self.fetch.is_done() && matches!(self.receive, Receive::Held(_)) {
+            self.append_batch(shared);
+        }
+    }
+
+    /// A peer sends a whole blob, ahead of the record that needs it or because we asked.
+    pub(super) fn on_blob_put(&mut self, shared: &mut Shared, key: &PeerKey, data: Vec<u8>) {
+        let Some(key) = ours(key) else {
+            shared.loose_records += 1;
+            return;
+        };
+        self.offered_puts += 1;
+        shared.blob(self.link, LinkPurpose::PutOffered(key), |ticket| BlobCommand::Put {
+            ticket,
+            key,
+            bytes: data,
+        });
+    }
+
+    /// A whole blob from the peer was stored, or not. Returns whether it was.
+    pub(super) fn on_put_offered(
+        &mut self,
+        shared: &mut Shared,
+        key: BlobKey,
+        result: Result<Stored, StorageFault>,
+    ) -> bool {
+        self.offered_puts = self.offered_puts.saturating_sub(1);
+        let stored = self.on_fetched(shared, key, result);
+        if stored {
+            self.send(shared, &Message::Blob(BlobMessage::Ack { key: key.into() }));
+        }
+        stored
+    }
+
+    /// A peer says which blobs it has: we answer which of them we lack, or nothing.
+    pub(super) fn on_blob_has(&mut self, shared: &mut Shared, keys: &[PeerKey]) {
+        let keys: Vec<BlobKey> = keys.iter().filter_map(ours).collect();
+        if keys.is_empty() || !self.takes(shared) {
+            return;
+        }
+        shared.blob(self.link, LinkPurpose::StatOffered(keys.clone()), |ticket| BlobCommand::Stat {
+            ticket,
+            keys,
+        });
+    }
+
+    /// The blob store said which of the peer's blobs we have.
+    pub(super) fn on_stat_offered(
+        &mut self,
+        shared: &mut Shared,
+        keys: &[BlobKey],
+        result: Result<Vec<Option<u64>>, StorageFault>,
+    ) {
+        let lengths = match result {
+            Ok(lengths) => lengths,
+            Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
+        };
+        let missing = keys.iter().zip(&lengths).filter(|(_, length)| length.is_none());
+        let keys: Vec<PeerKey> = missing.map(|(key, _)| (*key).into()).collect();
+        if !keys.is_empty() {
+            self.send(shared, &Message::Blob(BlobMessage::Missing { keys }));
+        }
+    }
+
+    /// A peer asks for whole blobs.
+    pub(super) fn on_blob_wanted(&mut self, shared: &mut Shared, keys: &[PeerKey]) {
+        if self.serve_queue.len() + keys.len() > shared.config.wire.blob.keys_max as usize {
+            let expected =
+                alloc::format!("at most {} blobs asked for at once", shared.config.wire.blob.keys_max);
+            return self.fault(shared, PeerFaultKind::Limit, expected, keys.len().to_string());
+        }
+        self.serve_queue.extend(keys.iter().filter_map(ours));
+        self.pump_serve(shared);
+    }
+
+    /// Reads the next whole blobs that were asked for while there is room.
+    pub(super) fn pump_serve(&mut self, shared: &mut Shared) {
+        while self.serving < shared.config.blob_requests_max
+            && !self.serve_queue.is_empty()
+            && self.has_room(shared)
+        {
+            let Some(key) = self.serve_queue.pop_front() else { break };
+            self.read_whole(shared, key);
+        }
+    }
+
+    /// A whole blob was read for the peer.
+    pub(super) fn on_serve_whole(
+        &mut self,
+        shared: &mut Shared,
+        key: BlobKey,
+        result: Result<Option<BlobPiece>, StorageFault>,
+    ) {
+        self.serving = self.serving.saturating_sub(1);
+        let needed = self.pushed.contains(&key);
+        match result {
+            Ok(Some(piece))
+                if piece.total <= u64::from(super::session::blob_put_bytes_max(&shared.config)) =>
+            {
+                self.send(shared, &Message::Blob(BlobMessage::Put { key: key.into(), data: piece.bytes }));
+            }
+            Ok(Some(_)) if needed => return self.push_failed(shared, PairReason::BlobTooLarge),
+            Ok(None) if needed => return self.push_failed(shared, PairReason::BlobMissing),
+            // Asked for and not to be had: the reference's peers take silence as an answer.
+            Ok(Some(_) | None) => {}
+            Err(fault) => return self.read_failed(shared, fault),
+        }
+        self.pump_serve(shared);
+    }
+
+    /// A peer has stored a whole blob.
+    pub(super) fn on_blob_ack(&mut self, shared: &mut Shared, key: &PeerKey) {
+        if let Some(key) = ours(key)
+            && self.pushed.remove(&key)
+            && matches!(self.source, Source::Pushing(_))
+        {
+            self.pump_push(shared);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The root's side of compaction, and the commit of `current`: judge what may go, run the part,
+//! commit, then remove what is no longer named.
+
+use super::api::{Compacted, Done, Event, RequestError, RequestId};
+use super::compact::{CompactPurpose, Compaction, CompactionPlan, CompactionResult};
+use super::membership::compaction_bound;
+use super::opaque::floor_bytes;
+use super::shared::{Commit, Purpose, Shared};
+use crate::error::StorageFault;
+use crate::id::Lsn;
+use crate::journal::command::{FileName, StorageCommand, StorageOutcome};
+use crate::record::Version;
+
+/// A compaction under way.
+#[derive(Debug)]
+pub(super) struct Running {
+    request: RequestId,
+    part: Compaction,
+    /// What it made, while `current` is being replaced.
+    result: Option<CompactionResult>,
+}
+
+/// Where a compaction may end: at most what every member has, exactly at a durable record.
+fn target(shared: &Shared, upto: Option<Version>) -> Result<(Version, Lsn), RequestError> {
+    let (tail, floor) = (shared.history.tail(), shared.history.floor());
+    let most = compaction_bound(&shared.members, &shared.acked, tail, floor)?;
+    let found = upto.unwrap_or(most);
+    if found <= floor && upto.is_none() {
+        return Err(RequestError::NoProgress { floor });
+    }
+    match shared.history.lsn_of(found) {
+        Some(lsn) if found <= most => Ok((found, lsn)),
+        Some(_) | None => Err(RequestError::Target { found, floor, most }),
+    }
+}
+
+impl Shared {
+    /// Starts a compaction to the highest version allowed, or to `upto`.
+    pub(super) fn begin_compaction(
+        &mut self,
+        request: RequestId,
+        upto: Option<Version>,
+    ) -> Result<(), RequestError> {
+        if self.closing {
+            return Err(RequestError::Closing);
+        }
+        if let Some(fault) = &self.halted {
+            return Err(RequestError::Storage(fault.clone()));
+        }
+        if self.compaction.is_some() {
+            return Err(RequestError::Busy { what: "a compaction" });
+        }
+        if self.install.is_some() {
+            return Err(RequestError::Busy { what: "the installation of a snapshot" });
+        }
+        let (target, through) = target(self, upto)?;
+        let floor = self.history.floor();
+        let Some((first, _)) = self.history.first_after(floor) else {
+            return Err(RequestError::NoProgress { floor });
+        };
+        let number = self.take_checkpoint_number();
+        let part = Compaction::start(CompactionPlan {
+            log: self.current.log,
+            target,
+            floor,
+            floor_digest: self.history.floor_digest(),
+            base: self.current.checkpoint,
+            number,
+            first,
+            through,
+            epochs: self.history.epochs(),
+            keys_per_round_max: self.config.compaction_keys_max,
+        });
+        self.compaction = Some(Running { request, part, result: None });
+        self.advance_compaction();
+        Ok(())
+    }
+
+    /// The number of the next checkpoint; never given twice in one run, and files of earlier runs
+    /// that `current` does not name were removed before this one began.
+    pub(super) fn take_checkpoint_number(&mut self) -> u64 {
+        let number = self.current.next_checkpoint;
+        self.current.next_checkpoint += 1;
+        number
+    }
+
+    /// A command of the compaction was answered.
+    pub(super) fn on_compaction(&mut self, purpose: CompactPurpose, outcome: StorageOutcome) {
+        if let Some(running) = &mut self.compaction {
+            running.part.handle(purpose, outcome);
+        }
+        self.advance_compaction();
+    }
+
+    fn advance_compaction(&mut self) {
+        let Some(mut running) = self.compaction.take() else { return };
+        running.part.step(self.journal.index(), &mut self.out);
+        match running.part.result() {
+            None => self.compaction = Some(running),
+            Some(Err(error)) => {
+                self.removals.insert(running.part.file());
+                self.remove_unused();
+                self.out.event(Event::Done { request: running.request, done: Done::Refused(error) });
+            }
+            Some(Ok(result)) => {
+                self.obsolete =
+                    self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
+                self.current.checkpoint = Some(result.checkpoint);
+                self.current.floor = floor_bytes(result.floor);
+                self.current.floor_digest = result.floor_digest;
+                self.current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
+                self.opaque.checkpoint_records = result.records;
+                running.result = Some(result);
+                self.compaction = Some(running);
+                self.save_current(Commit::Compaction);
+            }
+        }
+    }
+
+    /// Replaces `current`: the commit point.
+    pub(super) fn save_current(&mut self, commit: Commit) {
+        self.current.opaque = self.opaque.encode();
+        let (file, bytes) = (FileName::Current, self.current.encode());
+        self.out.command(Purpose::Current(commit), |ticket| StorageCommand::Replace { ticket, file, bytes });
+    }
+
+    /// `current` names the new checkpoint.
+    pub(super) fn compacted(&mut self) {
+        let Some(Running { request, result: Some(result), .. }) = self.compaction.take() else {
+            unreachable!("a compaction was being committed");
+        };
+        let entries = self.history.entries();
+        self.history.raise_floor(result.floor, result.floor_digest);
+        let tombstones_dropped = self.views.purge(&result.tombstones, result.floor);
+        self.drop_segments();
+        let compacted = Compacted {
+            floor: result.floor,
+            records: result.records,
+            checkpoint_bytes: result.checkpoint.bytes,
+            entries_dropped: entries - self.history.entries(),
+            tombstones_dropped,
+        };
+        self.out.event(Event::Done { request, done: Done::Compacted(compacted) });
+    }
+
+    /// Which `current` a crash would find is uncertain; whoever asked is told.
+    pub(super) fn commit_failed(&mut self, commit: Commit, fault: &StorageFault) {
+        match commit {
+            Commit::Compaction => {
+                if let Some(running) = self.compaction.take() {
+                    let done = Done::Refused(RequestError::Storage(fault.clone()));
+                    self.out.event(Event::Done { request: running.request, done });
+                }
+            }
+            Commit::Installation => self.install = None,
+        }
+    }
+
+    /// Removes the segments that `current` no longer names, and what its last commit made useless.
+    pub(super) fn drop_segments(&mut self) {
+        let first = self.current.first_segment;
+        let gone = self.journal.index().segments().map(|s| s.number()).filter(|n| *n < first);
+        self.removals.extend(gone.map(FileName::Segment));
+        self.journal.drop_before(first);
+        let obsolete = core::mem::take(&mut self.obsolete);
+        self.removals.extend(obsolete);
+        self.remove_unused();
+    }
+}

@@ -1,0 +1,120 @@
+//! Bounds and periods of a replica.
+
+use crate::journal::limits::{JournalLimits, JournalLimitsError};
+use crate::record::RecordLimits;
+use crate::wire::limits::WireLimits;
+
+/// Bounds and periods of a replica. The defaults suit a server and the reference's peers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ReplicaConfig {
+    /// What a record may be.
+    pub record: RecordLimits,
+    /// What the journal may hold.
+    pub journal: JournalLimits,
+    /// What messages may hold.
+    pub wire: WireLimits,
+    /// Most live links.
+    pub links_max: u32,
+    /// Most bytes of frames that wait on one link before nothing more is planned for it.
+    pub link_queue_bytes_max: u64,
+    /// Most requests for blob pieces that one link may have open, each way.
+    pub blob_requests_max: u32,
+    /// Most requests for snapshot pieces that are open at once.
+    pub snapshot_requests_max: u32,
+    /// How long a source keeps a snapshot whose peer asks for nothing.
+    pub snapshot_pin_ms: u64,
+    /// How long acknowledgements may wait until they are stored.
+    pub acked_save_ms: u64,
+    /// How often a standing is sent on an otherwise idle link between Strandline peers.
+    pub keepalive_ms: u64,
+    /// How long such a link may be silent.
+    pub idle_ms: u64,
+    /// Most distinct keys that one round of compaction holds in memory.
+    pub compaction_keys_max: u32,
+}
+
+impl Default for ReplicaConfig {
+    fn default() -> Self {
+        Self {
+            record: RecordLimits::default(),
+            journal: JournalLimits::default(),
+            wire: WireLimits::default(),
+            links_max: 1024,
+            link_queue_bytes_max: 4 << 20,
+            blob_requests_max: 32,
+            snapshot_requests_max: 4,
+            snapshot_pin_ms: 600_000,
+            acked_save_ms: 50,
+            keepalive_ms: 15_000,
+            idle_ms: 60_000,
+            compaction_keys_max: 262_144,
+        }
+    }
+}
+
+/// Why a configuration cannot work (family: caller).
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// The journal's bounds contradict each other.
+    #[error(transparent)]
+    Journal(#[from] JournalLimitsError),
+    /// A bound is zero.
+    #[error("{name} is 0, expected at least 1")]
+    Zero {
+        /// Which one.
+        name: &'static str,
+    },
+    /// A record could be written that no peer could ever be sent.
+    #[error(
+        "record_bytes_max is {record_bytes_max}, but a repair batch takes records of at most {batch_bytes_max} bytes"
+    )]
+    RecordExceedsBatch {
+        /// The record limit.
+        record_bytes_max: u32,
+        /// The batch limit.
+        batch_bytes_max: u32,
+    },
+    /// A link would be given up before its next sign of life.
+    #[error("idle_ms is {idle_ms}, expected more than keepalive_ms, which is {keepalive_ms}")]
+    IdleBelowKeepalive {
+        /// When a link is given up.
+        idle_ms: u64,
+        /// When a sign of life is sent.
+        keepalive_ms: u64,
+    },
+}
+
+impl ReplicaConfig {
+    /// Checks the bounds against each other.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.journal.validate()?;
+        for (name, value) in [
+            ("links_max", u64::from(self.links_max)),
+            ("link_queue_bytes_max", self.link_queue_bytes_max),
+            ("blob_requests_max", u64::from(self.blob_requests_max)),
+            ("snapshot_requests_max", u64::from(self.snapshot_requests_max)),
+            ("compaction_keys_max", u64::from(self.compaction_keys_max)),
+        ] {
+            if value == 0 {
+                return Err(ConfigError::Zero { name });
+            }
+        }
+        let batch_bytes_max = self.wire.repair.record_json_bytes_max;
+        if self.record.record_bytes_max > batch_bytes_max {
+            return Err(ConfigError::RecordExceedsBatch {
+                record_bytes_max: self.record.record_bytes_max,
+                batch_bytes_max,
+            });
+        }
+        if self.idle_ms <= self.keepalive_ms {
+            return Err(ConfigError::IdleBelowKeepalive {
+                idle_ms: self.idle_ms,
+                keepalive_ms: self.keepalive_ms,
+            });
+        }
+        Ok(())
+    }
+}

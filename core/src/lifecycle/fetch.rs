@@ -1,0 +1,248 @@
+//! Fetching the blobs that received records need: which pieces to ask for, and what to do with each.
+//!
+//! Pure bookkeeping for one link. A blob that fits one piece is stored in one step; a larger one is
+//! written piece by piece, in order, and committed when all of it was written. Requests are bounded
+//! by their number, so memory is bounded by that number times the longest piece.
+
+use crate::limits::PIECE_BYTES_MAX;
+use crate::record::BlobKey;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// A piece to ask the peer for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct PieceRequest {
+    pub(super) key: BlobKey,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+}
+
+/// What to do with a piece that came.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum PieceUse {
+    /// It is the whole blob: store it.
+    Put(Vec<u8>),
+    /// Write it at this offset.
+    Write(u64, Vec<u8>),
+}
+
+/// Why a piece was not what was asked for.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct PieceRefused {
+    pub(super) expected: &'static str,
+}
+
+#[derive(Debug)]
+struct Active {
+    total: Option<u64>,
+    asked: u64,
+    received: u64,
+    written: u64,
+    asked_open: u32,
+}
+
+/// The blobs one link fetches.
+#[derive(Debug, Default)]
+pub(super) struct Fetch {
+    /// In the order in which they were wanted.
+    queue: VecDeque<BlobKey>,
+    /// Not stored yet, queued ones included.
+    wanted: BTreeSet<BlobKey>,
+    active: BTreeMap<BlobKey, Active>,
+    open: u32,
+}
+
+impl Fetch {
+    /// Wants a blob; wanting it twice is the same.
+    pub(super) fn want(&mut self, key: BlobKey) {
+        if self.wanted.insert(key) {
+            self.queue.push_back(key);
+        }
+    }
+
+    /// How many blobs are wanted and not stored.
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Whether nothing is wanted any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Whether this blob is wanted.
+    pub(super) fn wants(&self, key: BlobKey) -> bool {
+        self.wanted.contains(&key)
+    }
+
+    /// The next piece to ask for while fewer than `open_max` requests are open. `busy` says that
+    /// another link fetches the blob: it is left in the queue.
+    pub(super) fn next(
+        &mut self,
+        open_max: u32,
+        mut busy: impl FnMut(BlobKey) -> bool,
+    ) -> Option<PieceRequest> {
+        if self.open >= open_max {
+            return None;
+        }
+        let unfinished = self.active.iter_mut().find(|(_, a)| a.total.is_some_and(|total| a.asked < total));
+        if let Some((key, active)) = unfinished {
+            let request = PieceRequest { key: *key, offset: active.asked, bytes: PIECE_BYTES_MAX };
+            active.asked += u64::from(PIECE_BYTES_MAX);
+            active.asked_open += 1;
+            self.open += 1;
+            return Some(request);
+        }
+        for _ in 0..self.queue.len() {
+            let key = self.queue.pop_front()?;
+            if !self.wanted.contains(&key) {
+                continue;
+            }
+            if busy(key) {
+                self.queue.push_back(key);
+                continue;
+            }
+            let asked = u64::from(PIECE_BYTES_MAX);
+            self.active.insert(key, Active { total: None, asked, received: 0, written: 0, asked_open: 1 });
+            self.open += 1;
+            return Some(PieceRequest { key, offset: 0, bytes: PIECE_BYTES_MAX });
+        }
+        None
+    }
+
+    /// Takes a piece that came. Pieces of one blob must come in the order they were asked for.
+    pub(super) fn piece(
+        &mut self,
+        key: BlobKey,
+        offset: u64,
+        total: u64,
+        data: Vec<u8>,
+    ) -> Result<PieceUse, PieceRefused> {
+        let refused = |expected| Err(PieceRefused { expected });
+        let Some(active) = self.active.get_mut(&key) else {
+            return refused("a piece that was asked for");
+        };
+        if active.asked_open == 0 || active.received != offset {
+            return refused("the pieces of a blob in the order they were asked for");
+        }
+        if active.total.is_some_and(|known| known != total) {
+            return refused("one length for one blob");
+        }
+        let rest = total.saturating_sub(offset);
+        if data.len() as u64 != rest.min(u64::from(PIECE_BYTES_MAX)) {
+            return refused("as many bytes as were asked for, or all that are left");
+        }
+        active.asked_open -= 1;
+        self.open -= 1;
+        active.total = Some(total);
+        active.received = offset + data.len() as u64;
+        if offset == 0 && active.received == total {
+            return Ok(PieceUse::Put(data));
+        }
+        Ok(PieceUse::Write(offset, data))
+    }
+
+    /// A piece was written; true when all of the blob was, so that it can be committed.
+    pub(super) fn written(&mut self, key: BlobKey, bytes: u64) -> Option<u64> {
+        let active = self.active.get_mut(&key)?;
+        active.written += bytes;
+        active.total.filter(|total| active.written == *total)
+    }
+
+    /// The blob is stored, by this link or otherwise.
+    pub(super) fn stored(&mut self, key: BlobKey) {
+        self.wanted.remove(&key);
+        self.forget(key);
+    }
+
+    /// Gives up what was asked for `key`, to ask again later.
+    fn forget(&mut self, key: BlobKey) {
+        if let Some(active) = self.active.remove(&key) {
+            self.open -= active.asked_open;
+        }
+    }
+
+    /// Wants nothing any more; answers that still come are refused as not asked for.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The blobs being fetched by this link right now.
+    pub(super) fn active(&self) -> impl Iterator<Item = BlobKey> + '_ {
+        self.active.keys().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const PIECE: u64 = PIECE_BYTES_MAX as u64;
+
+    fn key(n: u8) -> BlobKey {
+        BlobKey([n; 32])
+    }
+
+    #[test]
+    fn a_small_blob_is_one_request_and_one_put() {
+        let mut fetch = Fetch::default();
+        fetch.want(key(1));
+        fetch.want(key(1));
+        assert_eq!(fetch.wanted(), 1);
+        let request = fetch.next(4, |_| false).expect("wanted");
+        assert_eq!((request.offset, request.key), (0, key(1)));
+        assert_eq!(fetch.piece(key(1), 0, 3, vec![1, 2, 3]), Ok(PieceUse::Put(vec![1, 2, 3])));
+        fetch.stored(key(1));
+        assert!(fetch.is_done() && fetch.next(4, |_| false).is_none());
+    }
+
+    #[test]
+    fn an_empty_blob_is_a_put_of_nothing() {
+        let mut fetch = Fetch::default();
+        fetch.want(key(1));
+        let _ = fetch.next(4, |_| false);
+        assert_eq!(fetch.piece(key(1), 0, 0, vec![]), Ok(PieceUse::Put(vec![])));
+    }
+
+    #[test]
+    fn a_large_blob_is_written_in_pieces_and_committed_once() {
+        let mut fetch = Fetch::default();
+        fetch.want(key(1));
+        let total = 2 * PIECE + 5;
+        assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(0));
+        assert_eq!(fetch.next(2, |_| false), None, "its length is not known yet");
+        let first = fetch.piece(key(1), 0, total, vec![0; PIECE as usize]);
+        assert!(matches!(first, Ok(PieceUse::Write(0, _))));
+        assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(PIECE));
+        assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(2 * PIECE));
+        assert_eq!(fetch.next(2, |_| false), None);
+        assert_eq!(fetch.written(key(1), PIECE), None);
+        assert!(fetch.piece(key(1), PIECE, total, vec![0; PIECE as usize]).is_ok());
+        assert!(fetch.piece(key(1), 2 * PIECE, total, vec![0; 5]).is_ok());
+        assert_eq!(fetch.written(key(1), PIECE), None);
+        assert_eq!(fetch.written(key(1), 5), Some(total));
+    }
+
+    #[test]
+    fn refused_pieces() {
+        let mut fetch = Fetch::default();
+        assert!(fetch.piece(key(1), 0, 1, vec![1]).is_err(), "not asked for");
+        fetch.want(key(1));
+        let _ = fetch.next(4, |_| false);
+        assert!(fetch.piece(key(1), 9, 10, vec![1]).is_err(), "another offset");
+        assert!(fetch.piece(key(1), 0, 10, vec![1]).is_err(), "too short");
+        assert!(fetch.piece(key(1), 0, 1, vec![1, 2]).is_err(), "too long");
+        assert!(fetch.piece(key(1), 0, 1, vec![1]).is_ok());
+    }
+
+    #[test]
+    fn a_blob_that_another_link_fetches_waits_in_the_queue() {
+        let mut fetch = Fetch::default();
+        fetch.want(key(1));
+        fetch.want(key(2));
+        assert_eq!(fetch.next(4, |k| k == key(1)).map(|r| r.key), Some(key(2)));
+        assert_eq!(fetch.next(4, |k| k == key(1)), None);
+        assert_eq!(fetch.next(4, |_| false).map(|r| r.key), Some(key(1)));
+    }
+}

@@ -1,0 +1,231 @@
+//! Judging the pair: standings go out and come in, and no record goes before both were judged.
+
+use super::api::{PairVerdict, PeerFaultKind};
+use super::entry::ENTRY_RECORD;
+use super::history::extend_digest;
+use super::judge::{self, AckCase, Judgement, Known, Standing, Takes};
+use super::membership::MemberInput;
+use super::session::Session;
+use super::shared::{ReadFor, Shared};
+use super::source::Source;
+use crate::error::StorageFault;
+use crate::journal::read::{EntryReader, ReadRequest};
+use crate::record::Version;
+use crate::verdict::Verdict;
+use crate::wire::own::{Mark, OwnMessage, Position};
+use alloc::string::ToString;
+use core::ops::ControlFlow;
+
+/// Recomputing the digest of our history at the peer's tail, from the anchor before it.
+#[derive(Debug)]
+pub(super) struct Digesting {
+    reader: EntryReader,
+    digest: [u8; 32],
+    theirs: Standing,
+}
+
+impl Session {
+    /// Tells the peer where we stand.
+    pub(super) fn send_standing(&mut self, shared: &mut Shared) {
+        let standing = shared.standing();
+        let position = Position {
+            floor: Mark { version: standing.floor, digest: standing.floor_digest },
+            tail: Mark { version: standing.tail, digest: standing.tail_digest },
+            epochs: shared.history.epochs(),
+        };
+        self.send_own(shared, OwnMessage::Position(position));
+    }
+
+    /// The peer says where it stands. The first time this opens repair; later it is a sign of life
+    /// that must not contradict what is known.
+    pub(super) fn on_position(&mut self, shared: &mut Shared, position: &Position) {
+        if self.is_stopped() {
+            return;
+        }
+        let theirs = Standing {
+            floor: position.floor.version,
+            floor_digest: position.floor.digest,
+            tail: position.tail.version,
+            tail_digest: position.tail.digest,
+        };
+        if self.digesting.is_some() {
+            return;
+        }
+        if self.needs_digest(shared, &theirs) {
+            return self.begin_digest(shared, theirs);
+        }
+        let known = shared.known(theirs.tail);
+        self.judged(shared, &theirs, known);
+    }
+
+    /// Whether comparing needs a digest that is not at hand.
+    fn needs_digest(&self, shared: &Shared, theirs: &Standing) -> bool {
+        let ours = shared.standing();
+        theirs.tail > ours.floor
+            && theirs.tail < ours.tail
+            && theirs.tail_digest.is_some()
+            && ours.floor_digest.is_some()
+            && shared.history.contains(theirs.tail)
+    }
+
+    fn begin_digest(&mut self, shared: &mut Shared, theirs: Standing) {
+        let (anchor, next, digest) = shared.history.anchor_at_or_before(theirs.tail);
+        let (Some(from), Some(through)) = (next, shared.history.lsn_of(theirs.tail)) else {
+            return self.judged(shared, &theirs, Known::Ours((anchor == theirs.tail).then_some(digest)));
+        };
+        if anchor == theirs.tail {
+            return self.judged(shared, &theirs, Known::Ours(Some(digest)));
+        }
+        let reader = EntryReader::new(from, through);
+        self.digesting = Some(Digesting { reader, digest, theirs });
+        self.continue_digest(shared);
+    }
+
+    fn continue_digest(&mut self, shared: &mut Shared) {
+        let Some(digesting) = &self.digesting else { return };
+        let link = self.link;
+        match shared.read_entries(&digesting.reader, |request| ReadFor::Digest(link, request)) {
+            Ok(true) => {}
+            Ok(false) => {
+                let (theirs, digest) = (digesting.theirs, digesting.digest);
+                self.digesting = None;
+                self.judged(shared, &theirs, Known::Ours(Some(digest)));
+            }
+            // A compaction took the entries meanwhile; what is left to compare is the floor.
+            Err(_) => {
+                let theirs = digesting.theirs;
+                self.digesting = None;
+                let known = shared.known(theirs.tail);
+                self.judged(shared, &theirs, known);
+            }
+        }
+    }
+
+    /// Entries for [`Digesting`] were read.
+    pub(super) fn on_digest_read(
+        &mut self,
+        shared: &mut Shared,
+        request: ReadRequest,
+        result: Result<alloc::vec::Vec<u8>, StorageFault>,
+    ) {
+        let Some(digesting) = &mut self.digesting else { return };
+        let digest = &mut digesting.digest;
+        let accepted = result.and_then(|bytes| {
+            digesting.reader.accept(&request, &bytes, &mut |_, kind, entry| {
+                if kind == ENTRY_RECORD {
+                    *digest = extend_digest(digest, entry);
+                }
+                ControlFlow::Continue(())
+            })
+        });
+        match accepted {
+            Ok(()) => self.continue_digest(shared),
+            Err(fault) => self.read_failed(shared, fault),
+        }
+    }
+
+    /// The standing of the peer is judged.
+    fn judged(&mut self, shared: &mut Shared, theirs: &Standing, known: Known) {
+        let takes = if self.takes(shared) { Takes::Records } else { Takes::Nothing };
+        let ours = shared.standing();
+        let judgement = judge::judge(&ours, theirs, known, shared.known(theirs.floor), takes);
+        let first = matches!(self.source, Source::Waiting);
+        match judgement {
+            Judgement::Given(verdict @ Verdict::Diverged(_)) => self.stop(shared, verdict),
+            Judgement::Given(verdict @ Verdict::Complete { .. }) => {
+                if first {
+                    self.acknowledged(shared, theirs.tail);
+                }
+                self.open(shared, first, Some(verdict));
+            }
+            Judgement::Given(verdict @ (Verdict::Gap { .. } | Verdict::Unknown { .. })) => {
+                if first {
+                    self.acknowledged(shared, theirs.tail);
+                    self.open(shared, first, Some(verdict));
+                }
+            }
+            Judgement::Behind(verified) => {
+                self.acked = self.acked.max(shared.history.tail());
+                let verdict = Verdict::Complete { through: ours.tail, verified };
+                self.open(shared, first, Some(verdict));
+            }
+        }
+    }
+
+    fn open(&mut self, shared: &mut Shared, first: bool, verdict: Option<PairVerdict>) {
+        if let Some(verdict) = verdict {
+            self.give_verdict(shared, verdict);
+        }
+        if first {
+            self.source = if self.sends() { Source::Idle } else { Source::Off };
+            self.pump_source(shared);
+        }
+    }
+
+    /// What the peer has, from a judged standing or an accepted acknowledgement.
+    pub(super) fn acknowledged(&mut self, shared: &mut Shared, version: Version) {
+        self.acked = version;
+        let (identity, incarnation) = (&self.peer.identity, self.peer.incarnation);
+        // A book without room for this peer holds back compaction for no member: all have a place.
+        let _ = shared.acked.reconcile(identity, incarnation, version);
+        shared.member_seen(identity, incarnation);
+        shared.member_input(identity, MemberInput::Acknowledged { version });
+    }
+
+    /// The peer acknowledges what it has durably applied.
+    pub(super) fn on_ack(&mut self, shared: &mut Shared, version: Version) {
+        if self.is_stopped() {
+            return;
+        }
+        if !self.sends() {
+            let found = alloc::format!("an acknowledgement of {version}");
+            return self.fault(
+                shared,
+                PeerFaultKind::Sequence,
+                "no acknowledgements on a receiving link",
+                found,
+            );
+        }
+        if self.peer.history && matches!(self.source, Source::Waiting) {
+            let found = alloc::format!("an acknowledgement of {version}");
+            return self.fault(shared, PeerFaultKind::Sequence, "a standing before anything else", found);
+        }
+        let startup = matches!(self.source, Source::Waiting);
+        let (floor, tail) = (shared.history.floor(), shared.history.tail());
+        match judge::ack_case(floor, tail, version, shared.history.contains(version)) {
+            AckCase::Ours => {
+                self.acknowledged(shared, version);
+                let verified = self.verified();
+                self.give_verdict(shared, Verdict::Complete { through: tail, verified });
+                self.source_acked(shared, version);
+            }
+            AckCase::BelowFloor => {
+                self.acknowledged(shared, version);
+                let reason = super::api::PairReason::BelowFloor;
+                self.give_verdict(shared, Verdict::Gap { from: version, to: floor, reason });
+                self.source_acked(shared, version);
+            }
+            AckCase::AboveTail => {
+                let verdict = diverged(super::api::PairReason::AheadOfTail, version, tail);
+                self.stop(shared, verdict);
+            }
+            AckCase::Foreign if startup => {
+                let verdict = diverged(super::api::PairReason::ForeignVersion, version, tail);
+                self.stop(shared, verdict);
+            }
+            AckCase::Foreign => {
+                let expected = "a version of this log's records";
+                self.fault(shared, PeerFaultKind::Acknowledgement, expected, version.to_string());
+            }
+        }
+    }
+}
+
+pub(super) fn diverged(reason: super::api::PairReason, theirs: Version, ours: Version) -> PairVerdict {
+    Verdict::Diverged(super::api::Divergence {
+        at: theirs,
+        ours: ours.to_string(),
+        theirs: theirs.to_string(),
+        reason,
+    })
+}

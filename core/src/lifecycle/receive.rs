@@ -1,0 +1,228 @@
+//! The receiving side of a link: judge the batch, fetch the blobs it needs, append, and acknowledge
+//! what is durable.
+
+use super::api::{CloseReason, MutationError, PeerFaultKind};
+use super::command::BlobCommand;
+use super::delivery::{Delivery, delivery};
+use super::session::Session;
+use super::shared::{LinkPurpose, Shared};
+use crate::error::StorageFault;
+use crate::id::Lsn;
+use crate::record::{BlobKey, Record, State, Version};
+use crate::wire::message::Message;
+use crate::wire::repair::Batch;
+use alloc::collections::BTreeSet;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Where receiving stands.
+#[derive(Debug)]
+pub(super) enum Receive {
+    /// Nothing is being taken.
+    Idle,
+    /// A batch waits for its blobs, for room in the journal, or for a snapshot to be installed.
+    Held(Batch),
+    /// The batch's records are submitted; they are acknowledged when durable.
+    Applying {
+        upto: Lsn,
+        /// What to acknowledge then.
+        to: Version,
+    },
+    /// Repair was stopped by a verdict.
+    Stopped,
+}
+
+impl Session {
+    /// The peer sends records.
+    pub(super) fn on_batch(&mut self, shared: &mut Shared, batch: Batch) {
+        match self.receive {
+            Receive::Idle => {}
+            Receive::Stopped => return,
+            Receive::Held(_) | Receive::Applying { .. } => {
+                let expected = "no batch before the last one was acknowledged";
+                return self.fault(shared, PeerFaultKind::Sequence, expected, batch.to.to_string());
+            }
+        }
+        if !self.may_receive(shared, batch.to) {
+            return;
+        }
+        self.receive = Receive::Held(batch);
+        self.advance_batch(shared, true);
+    }
+
+    /// Whether records up to `to` may come over this link at all; says so if not.
+    pub(super) fn may_receive(&mut self, shared: &mut Shared, to: Version) -> bool {
+        if self.takes(shared) || to <= shared.submitted {
+            return true;
+        }
+        if shared.authority.is_some() {
+            let verdict =
+                super::judging::diverged(super::api::PairReason::AheadOfTail, to, shared.history.tail());
+            self.stop(shared, verdict);
+        } else {
+            let expected = "no records on a sending link";
+            self.fault(shared, PeerFaultKind::Sequence, expected, to.to_string());
+        }
+        false
+    }
+
+    /// Goes on with the batch that is held. `fresh` asks for its blobs first.
+    pub(super) fn advance_batch(&mut self, shared: &mut Shared, fresh: bool) {
+        if self.down || shared.install.is_some() {
+            return;
+        }
+        let Receive::Held(batch) = &self.receive else { return };
+        match delivery(shared.submitted, batch.from, batch.to) {
+            Delivery::Duplicate => return self.acknowledge_when_durable(shared),
+            Delivery::Gap if batch.from < shared.submitted => {
+                // Another link brought the beginning of it meanwhile: say where we stand.
+                return self.acknowledge_when_durable(shared);
+            }
+            Delivery::Gap => {
+                let (expected, found) = (shared.submitted.to_string(), batch.from.to_string());
+                return self.fault(shared, PeerFaultKind::Order, expected, found);
+            }
+            Delivery::Ready => {}
+        }
+        if let Err((expected, found)) = lineage(shared, &batch.records) {
+            return self.fault(shared, PeerFaultKind::Lineage, expected, found);
+        }
+        if fresh {
+            let keys: BTreeSet<BlobKey> = batch.records.iter().filter_map(blob_of).collect();
+            if !keys.is_empty() {
+                return self.want_blobs(shared, keys.into_iter().collect());
+            }
+        }
+        self.append_batch(shared);
+    }
+
+    /// Asks the blob store which of `keys` are missing.
+    pub(super) fn want_blobs(&mut self, shared: &mut Shared, keys: Vec<BlobKey>) {
+        shared.blob(self.link, LinkPurpose::StatWanted(keys.clone()), |ticket| BlobCommand::Stat {
+            ticket,
+            keys,
+        });
+    }
+
+    /// The blob store said which blobs of the held batch it has.
+    pub(super) fn on_stat_wanted(
+        &mut self,
+        shared: &mut Shared,
+        keys: &[BlobKey],
+        result: Result<Vec<Option<u64>>, StorageFault>,
+    ) {
+        let lengths = match result {
+            Ok(lengths) => lengths,
+            Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
+        };
+        let missing: Vec<BlobKey> =
+            keys.iter().zip(&lengths).filter(|(_, length)| length.is_none()).map(|(key, _)| *key).collect();
+        if missing.is_empty() {
+            return self.append_batch(shared);
+        }
+        for key in missing {
+            self.fetch.want(key);
+        }
+        self.pump_fetch(shared);
+    }
+
+    /// All blobs of the held batch are stored: submit its records.
+    pub(super) fn append_batch(&mut self, shared: &mut Shared) {
+        if !self.fetch.is_done() || shared.install.is_some() {
+            return;
+        }
+        let Receive::Held(batch) = &self.receive else { return };
+        // Another link may have brought the same records while the blobs came.
+        if delivery(shared.submitted, batch.from, batch.to) != Delivery::Ready {
+            return self.advance_batch(shared, false);
+        }
+        let to = batch.to;
+        match shared.submit_records(&batch.records) {
+            Ok(upto) => {
+                self.acked = self.acked.max(to);
+                self.receive = Receive::Applying { upto, to };
+            }
+            // Tried again when the journal has room: after the next durable batch, or compaction.
+            Err(MutationError::Full { .. } | MutationError::JournalFull { .. }) => {}
+            Err(MutationError::Halted(_) | MutationError::Closing) => {
+                self.close(shared, CloseReason::Closing);
+            }
+            Err(error) => {
+                self.fault(
+                    shared,
+                    PeerFaultKind::Limit,
+                    "records within this log's limits",
+                    error.to_string(),
+                );
+            }
+        }
+    }
+
+    /// Answers a batch that brings nothing new: when what we have is durable, we say how far it is.
+    fn acknowledge_when_durable(&mut self, shared: &mut Shared) {
+        let to = shared.submitted;
+        match shared.journal.submitted_next_lsn().before() {
+            Some(upto) if shared.journal.durable() < Some(upto) => {
+                self.receive = Receive::Applying { upto, to };
+            }
+            Some(_) | None => {
+                self.receive = Receive::Idle;
+                self.send_ack(shared, to);
+            }
+        }
+    }
+
+    pub(super) fn send_ack(&mut self, shared: &mut Shared, watermark: Version) {
+        self.acked = self.acked.max(watermark);
+        self.send(shared, &Message::Ack { watermark });
+    }
+
+    /// The durable prefix grew.
+    pub(super) fn on_durable(&mut self, shared: &mut Shared) {
+        if let Receive::Applying { upto, to } = self.receive
+            && shared.journal.durable() >= Some(upto)
+        {
+            self.receive = Receive::Idle;
+            if self.peer.history {
+                // Only durable records may be sent, so the peer has what it sent us.
+                self.acknowledged(shared, to);
+            }
+            self.send_ack(shared, to);
+        }
+        if matches!(self.receive, Receive::Held(_)) && self.fetch.is_done() {
+            self.advance_batch(shared, false);
+        }
+        self.pump_source(shared);
+    }
+}
+
+pub(super) fn blob_of(record: &Record) -> Option<BlobKey> {
+    match record.state {
+        State::Present { blob } => Some(blob),
+        State::Deleted => None,
+    }
+}
+
+/// Whether records belong to this log: its namespaces, and one authority per epoch.
+pub(super) fn lineage(
+    shared: &Shared,
+    records: &[Record],
+) -> Result<(), (alloc::string::String, alloc::string::String)> {
+    let mut last = shared.submitted_authority.clone().map(|authority| (shared.submitted.epoch, authority));
+    for record in records {
+        let namespace = record.key.namespace();
+        if !shared.current.namespaces.iter().any(|n| n == namespace) {
+            let expected = alloc::format!("one of this log's {} namespaces", shared.current.namespaces.len());
+            return Err((expected, namespace.escape_ascii().to_string()));
+        }
+        if let Some((epoch, authority)) = &last
+            && *epoch == record.version.epoch
+            && *authority != record.authority
+        {
+            let expected = alloc::format!("authority {authority} in epoch {epoch}");
+            return Err((expected, record.authority.to_string()));
+        }
+        last = Some((record.version.epoch, record.authority.clone()));
+    }
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! What all parts of a replica share: its configuration, its state and its output queues.
+
+use super::acked::Acked;
+use super::api::{Event, MutationError, RequestId};
+use super::authority::Authority;
+use super::command::{BlobCommand, Command};
+use super::compact::CompactPurpose;
+use super::compaction::Running;
+use super::config::ReplicaConfig;
+use super::entry::{ENTRY_EPOCH_START, EpochStart};
+use super::history::History;
+use super::install::Install;
+use super::judge::{Known, Standing};
+use super::membership::Members;
+use super::opaque::Opaque;
+use super::sidecars::Saves;
+use super::views::Views;
+use crate::error::StorageFault;
+use crate::id::{LinkId, Lsn};
+use crate::journal::command::{FileName, StorageCommand};
+use crate::journal::current::Current;
+use crate::journal::read::{EntryReader, ReadRequest};
+use crate::journal::writer::{Journal, JournalPurpose};
+use crate::machine::Out;
+use crate::record::{AuthorityId, BlobKey, Record, Version};
+use crate::ticket::Tickets;
+use crate::time::Now;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What a command of a replica is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    Journal(JournalPurpose),
+    Compact(CompactPurpose),
+    /// The authority's reservation.
+    Authority,
+    Members(RequestId),
+    Acked,
+    Current(Commit),
+    Remove,
+    /// A read of a file that may be removed later.
+    Read(FileName, ReadFor),
+    Link(LinkId, LinkPurpose),
+    Install(InstallPurpose),
+}
+
+impl From<JournalPurpose> for Purpose {
+    fn from(purpose: JournalPurpose) -> Self {
+        Self::Journal(purpose)
+    }
+}
+
+impl From<CompactPurpose> for Purpose {
+    fn from(purpose: CompactPurpose) -> Self {
+        Self::Compact(purpose)
+    }
+}
+
+/// What replacing `current` commits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Commit {
+    Compaction,
+    Installation,
+}
+
+/// What a read of a journal segment or checkpoint is for.
+#[derive(Debug)]
+pub(super) enum ReadFor {
+    /// The next batch for a peer.
+    Plan(LinkId, ReadRequest),
+    /// The digest of our history at a peer's tail.
+    Digest(LinkId, ReadRequest),
+    /// A piece of a snapshot that a peer asked for.
+    SnapshotPiece(LinkId, u64),
+    /// A whole checkpoint for a peer that takes snapshots in one frame.
+    SnapshotFrame(LinkId),
+}
+
+/// What a blob command of one link is for.
+#[derive(Debug)]
+pub(super) enum LinkPurpose {
+    /// Which of the blobs that received records need are stored.
+    StatWanted(Vec<BlobKey>),
+    /// Which of the blobs that the peer has are missing here.
+    StatOffered(Vec<BlobKey>),
+    /// A piece that the peer asked for.
+    ServePiece(BlobKey, u64),
+    /// A whole blob for a peer that asked for it, or that needs it ahead of a record.
+    ServeWhole(BlobKey),
+    /// A whole blob from the peer, unasked.
+    PutOffered(BlobKey),
+    /// A whole blob that was fetched.
+    PutFetched(BlobKey),
+    /// A piece of one, and its length.
+    WriteFetched(BlobKey, u64),
+    /// All pieces of one.
+    CommitFetched(BlobKey),
+}
+
+/// What a command of a snapshot installation is for.
+#[derive(Debug)]
+pub(super) enum InstallPurpose {
+    Write,
+    Sync,
+    Stat(Vec<BlobKey>),
+}
+
+/// The state of a replica that its parts share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: ReplicaConfig,
+    pub(super) now: Now,
+    pub(super) out: Out<Purpose, Command, Event>,
+    pub(super) journal: Journal,
+    pub(super) views: Views,
+    /// The durable prefix of the log.
+    pub(super) history: History,
+    /// The last submitted version; decides what may follow.
+    pub(super) submitted: Version,
+    /// The authority of the last submitted record.
+    pub(super) submitted_authority: Option<AuthorityId>,
+    pub(super) authority: Option<Authority>,
+    pub(super) members: Members,
+    pub(super) acked: Acked,
+    pub(super) current: Current,
+    /// What protocol A keeps in `current`.
+    pub(super) opaque: Opaque,
+    /// Reads out, by file: a file with one is not removed.
+    pub(super) reads: BTreeMap<FileName, u32>,
+    /// Files to remove once nothing reads them.
+    pub(super) removals: BTreeSet<FileName>,
+    /// Blobs that some link is fetching right now.
+    pub(super) fetching: BTreeMap<BlobKey, LinkId>,
+    /// Checkpoints that a session serves to a peer.
+    pub(super) pins: BTreeMap<u64, u32>,
+    /// The snapshot on its way in.
+    pub(super) install: Option<Install>,
+    /// The compaction under way.
+    pub(super) compaction: Option<Running>,
+    /// Submitted groups whose versions the authority has not durably reserved: first LSN, last version.
+    pub(super) gated: VecDeque<(Lsn, Version)>,
+    /// Why a replica that wrote the log may not go on writing it.
+    pub(super) fenced: Option<String>,
+    /// Files that the next commit of `current` makes useless.
+    pub(super) obsolete: Vec<FileName>,
+    /// Links that went down in this turn.
+    pub(super) went_down: Vec<LinkId>,
+    /// Links that had no room for what they have to send.
+    pub(super) blocked: BTreeSet<LinkId>,
+    pub(super) saves: Saves,
+    pub(super) next_request: u64,
+    pub(super) closing: bool,
+    pub(super) halted: Option<StorageFault>,
+    /// Records that came outside of repair, which repair delivers anyway.
+    pub(super) loose_records: u64,
+}
+
+/// What recovery hands to a replica.
+pub(super) struct Parts {
+    pub(super) config: ReplicaConfig,
+    pub(super) now: Now,
+    pub(super) journal: Journal,
+    pub(super) views: Views,
+    pub(super) history: History,
+    pub(super) authority: Option<Authority>,
+    pub(super) fenced: Option<String>,
+    pub(super) members: Members,
+    pub(super) acked: Acked,
+    pub(super) current: Current,
+    pub(super) opaque: Opaque,
+}
+
+impl Shared {
+    pub(super) fn new(parts: Parts) -> Self {
+        let submitted = parts.history.tail();
+        let last_epoch = parts.history.epochs().pop().filter(|mark| mark.epoch == submitted.epoch);
+        Self {
+            config: parts.config,
+            now: parts.now,
+            out: Out::new(Tickets::new(parts.current.run)),
+            journal: parts.journal,
+            views: parts.views,
+            history: parts.history,
+            submitted,
+            submitted_authority: last_epoch.map(|mark| mark.authority),
+            authority: parts.authority,
+            members: parts.members,
+            acked: parts.acked,
+            current: parts.current,
+            opaque: parts.opaque,
+            reads: BTreeMap::new(),
+            removals: BTreeSet::new(),
+            fetching: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            install: None,
+            compaction: None,
+            gated: VecDeque::new(),
+            fenced: parts.fenced,
+            obsolete: Vec::new(),
+            went_down: Vec::new(),
+            blocked: BTreeSet::new(),
+            saves: Saves::default(),
+            next_request: 0,
+            closing: false,
+            halted: None,
+            loose_records: 0,
+        }
+    }
+
+    /// The first thing a new log's authority writes is its epoch.
+    pub(super) fn begin(&mut self) {
+        let Some(authority) = &self.authority else { return };
+        let untouched = self.history.tail().is_zero() && self.journal.submitted_next_lsn() == Lsn::FIRST;
+        if untouched {
+            let start = EpochStart {
+                epoch: authority.epoch(),
+                authority: authority.id().clone(),
+                previous_end: Version::ZERO,
+            };
+            let mut bytes = Vec::new();
+            start.encode(&mut bytes);
+            let appended = self.journal.append(ENTRY_EPOCH_START, &bytes);
+            debug_assert!(appended.is_ok(), "an empty journal has room for one entry");
+        }
+    }
+
+    /// Where our durable history stands.
+    pub(super) fn standing(&self) -> Standing {
+        let digest = |d| self.opaque.chained.then_some(d);
+        Standing {
+            floor: self.history.floor(),
+            floor_digest: digest(self.history.floor_digest()),
+            tail: self.history.tail(),
+            tail_digest: digest(self.history.tail_digest()),
+        }
+    }
+
+    /// What our durable log knows of `version`, if that needs no reading.
+    pub(super) fn known(&self, version: Version) -> Known {
+        let standing = self.standing();
+        if version == standing.tail {
+            Known::Ours(standing.tail_digest)
+        } else if version == standing.floor {
+            Known::Ours(standing.floor_digest)
+        } else if self.history.contains(version) {
+            Known::Ours(None)
+        } else {
+            Known::Foreign
+        }
+    }
+
+    /// Reads what `reader` needs next, if anything. `Err` says that it is no longer retained.
+    pub(super) fn read_entries(
+        &mut self,
+        reader: &EntryReader,
+        purpose: impl FnOnce(ReadRequest) -> ReadFor,
+    ) -> Result<bool, crate::journal::read::Dropped> {
+        let bytes_max = self.config.journal.read_bytes_max;
+        let Some(request) = reader.request(self.journal.index(), bytes_max)? else {
+            return Ok(false);
+        };
+        self.read(request.file, request.offset, request.bytes, purpose(request));
+        Ok(true)
+    }
+
+    /// Reads a file; it is not removed before the answer came.
+    pub(super) fn read(&mut self, file: FileName, offset: u64, bytes_max: u32, purpose: ReadFor) {
+        *self.reads.entry(file).or_default() += 1;
+        self.out.command(Purpose::Read(file, purpose), |ticket| StorageCommand::Read {
+            ticket,
+            file,
+            offset,
+            bytes_max,
+        });
+    }
+
+    /// A read was answered.
+    pub(super) fn read_done(&mut self, file: FileName) {
+        if let Some(count) = self.reads.get_mut(&file) {
+            *count -= 1;
+            if *count == 0 {
+                self.reads.remove(&file);
+            }
+        }
+        self.remove_unused();
+    }
+
+    /// Removes the files that wait for it and that nothing names any more.
+    pub(super) fn remove_unused(&mut self) {
+        let free: Vec<FileName> = self.removals.iter().copied().filter(|f| !self.in_use(*f)).collect();
+        if free.is_empty() {
+            return;
+        }
+        for file in &free {
+            self.removals.remove(file);
+        }
+        self.out.command(Purpose::Remove, |ticket| StorageCommand::Remove { ticket, files: free });
+    }
+
+    fn in_use(&self, file: FileName) -> bool {
+        let pinned = match file {
+            FileName::Checkpoint(number) => self.pins.contains_key(&number),
+            FileName::Current
+            | FileName::Authority
+            | FileName::Members
+            | FileName::Acked
+            | FileName::Segment(_) => false,
+        };
+        pinned || self.reads.contains_key(&file)
+    }
+
+    /// A session serves checkpoint `number`: it stays until [`Shared::unpin`].
+    pub(super) fn pin(&mut self, number: u64) {
+        *self.pins.entry(number).or_default() += 1;
+    }
+
+    /// The inverse of [`Shared::pin`].
+    pub(super) fn unpin(&mut self, number: u64) {
+        if let Some(count) = self.pins.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                self.pins.remove(&number);
+            }
+        }
+        self.remove_unused();
+    }
+
+    /// A blob command of a link.
+    pub(super) fn blob<Op>(
+        &mut self,
+        link: LinkId,
+        purpose: LinkPurpose,
+        make: impl FnOnce(crate::ticket::Ticket<Op>) -> BlobCommand,
+    ) where
+        Op: crate::ticket::Operation,
+    {
+        self.out.command(Purpose::Link(link, purpose), make);
+    }
+
+    /// Submits records of one journal batch. They were judged: in order, of this log.
+    pub(super) fn submit_records(&mut self, records: &[Record]) -> Result<Lsn, MutationError> {
+        super::submit::submit(self, records)
+    }
+}

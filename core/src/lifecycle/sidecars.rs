@@ -1,0 +1,219 @@
+//! The sidecars beside `current`: the authority's reservation, the members, and the book of
+//! acknowledgements. Each has one write out at a time; what changes meanwhile goes with the next.
+
+use super::api::{Done, Event, MembersChange, RequestError, RequestId};
+use super::authority::Authority;
+use super::membership::{MemberInput, Members, compaction_bound};
+use super::shared::{Purpose, Shared};
+use crate::error::StorageFault;
+use crate::id::Incarnation;
+use crate::id::Lsn;
+use crate::journal::command::{FileName, StorageCommand};
+use crate::journal::sidecar::Envelope;
+use crate::record::Version;
+use crate::record::canonical::encode_parts;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Longest content of a sidecar.
+const CONTENT_BYTES_MAX: u32 = 1 << 20;
+
+/// The envelope of `authority`.
+pub(super) const AUTHORITY: Envelope =
+    Envelope { file: FileName::Authority, magic: *b"SLAU", format: 1, payload_bytes_max: CONTENT_BYTES_MAX };
+/// The envelope of `members`.
+pub(super) const MEMBERS: Envelope =
+    Envelope { file: FileName::Members, magic: *b"SLME", format: 1, payload_bytes_max: CONTENT_BYTES_MAX };
+/// The envelope of `acked`.
+pub(super) const ACKED: Envelope =
+    Envelope { file: FileName::Acked, magic: *b"SLAK", format: 1, payload_bytes_max: CONTENT_BYTES_MAX };
+
+/// Which writes are out.
+#[derive(Debug, Default)]
+pub(super) struct Saves {
+    /// The members as they will be once stored, and who asked.
+    members: Option<(RequestId, Members)>,
+    /// States of members changed without a request; they go with the next write.
+    members_dirty: bool,
+    acked: bool,
+    authority: bool,
+    /// A write failed: nothing is written any more.
+    failed: bool,
+}
+
+impl Shared {
+    pub(super) fn request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    fn replace(&mut self, purpose: Purpose, envelope: &Envelope, content: &[u8]) {
+        let (file, bytes) = (envelope.file, envelope.encode(content));
+        self.out.command(purpose, |ticket| StorageCommand::Replace { ticket, file, bytes });
+    }
+
+    /// Asks for more versions ahead, if the authority wants some.
+    pub(super) fn reserve(&mut self) {
+        if self.saves.failed {
+            return;
+        }
+        if let Some(content) = self.authority.as_mut().and_then(Authority::wants_reservation) {
+            self.saves.authority = true;
+            self.replace(Purpose::Authority, &AUTHORITY, &content);
+        }
+    }
+
+    /// The reservation is stored, or not. A failure is final, like one of the journal.
+    pub(super) fn on_reserved(&mut self, result: Result<(), StorageFault>) -> Result<(), StorageFault> {
+        self.saves.authority = false;
+        if let Some(authority) = &mut self.authority {
+            authority.reserved(result.is_ok());
+        }
+        self.saves.failed |= result.is_err();
+        result
+    }
+
+    /// Up to where the journal may take what was submitted: versions whose reservation is durable.
+    pub(super) fn gate(&mut self) -> Option<Lsn> {
+        let reserved = self.authority.as_ref()?.gate();
+        while self.gated.front().is_some_and(|(_, last)| *last <= reserved) {
+            self.gated.pop_front();
+        }
+        // The journal of an authority begins with its epoch, so that a record has an entry before it.
+        self.gated.front().map(|(first, _)| first.before().unwrap_or(Lsn::FIRST))
+    }
+
+    /// Hands what may go to the journal.
+    pub(super) fn submit(&mut self) {
+        let gate = self.gate();
+        self.journal.submit(gate, &mut self.out);
+    }
+
+    /// Records on disk that the last batch is durable.
+    pub(super) fn seal(&mut self) {
+        let gate = self.gate();
+        self.journal.seal(gate, &mut self.out);
+    }
+
+    /// Changes the members. The answer comes when they are stored.
+    pub(super) fn change_members(
+        &mut self,
+        request: RequestId,
+        change: MembersChange,
+    ) -> Result<(), RequestError> {
+        if self.closing {
+            return Err(RequestError::Closing);
+        }
+        if self.saves.members.is_some() {
+            return Err(RequestError::Busy { what: "a change of the members" });
+        }
+        let mut members = self.members.clone();
+        members.change(&change)?;
+        if let MembersChange::Remove(identity) = &change {
+            self.acked.forget(identity);
+        }
+        self.save_members(request, members);
+        Ok(())
+    }
+
+    fn save_members(&mut self, request: RequestId, members: Members) {
+        let content = members.encode();
+        self.saves.members = Some((request, members));
+        self.saves.members_dirty = false;
+        self.replace(Purpose::Members(request), &MEMBERS, &content);
+    }
+
+    /// The members are stored, or not; only then do they count.
+    pub(super) fn on_members_saved(&mut self, request: RequestId, result: Result<(), StorageFault>) {
+        let Some((_, members)) = self.saves.members.take() else { return };
+        let by_request = request != RequestId(0);
+        match result {
+            Ok(()) if by_request => {
+                // What happened to members while they were being stored is not lost.
+                let mut stored = members;
+                for member in self.members.list() {
+                    stored.carry_over(member);
+                }
+                self.members = stored;
+                self.out.event(Event::Done { request, done: Done::Members });
+            }
+            Ok(()) => {}
+            Err(fault) => {
+                self.saves.failed = true;
+                if by_request {
+                    let done = Done::Refused(RequestError::Storage(fault));
+                    self.out.event(Event::Done { request, done });
+                }
+            }
+        }
+    }
+
+    /// A peer was authenticated, or reads, or acknowledged: its membership follows.
+    pub(super) fn member_seen(&mut self, identity: &str, incarnation: Option<Incarnation>) {
+        self.saves.members_dirty |= self.members.seen(identity, incarnation);
+    }
+
+    /// As [`Shared::member_seen`], for what a member does.
+    pub(super) fn member_input(&mut self, identity: &str, input: MemberInput) {
+        self.saves.members_dirty |= self.members.advance(identity, input);
+    }
+
+    /// Whether something about peers waits to be stored.
+    pub(super) fn acked_dirty(&self) -> bool {
+        !self.saves.failed
+            && (self.acked.dirty() || (self.saves.members_dirty && self.saves.members.is_none()))
+    }
+
+    /// Stores what is known of peers.
+    pub(super) fn save_acked(&mut self) {
+        if self.saves.failed {
+            return;
+        }
+        if let Some(content) = self.acked.begin_save() {
+            self.saves.acked = true;
+            self.replace(Purpose::Acked, &ACKED, &content);
+        }
+        if self.saves.members_dirty && self.saves.members.is_none() {
+            self.save_members(RequestId(0), self.members.clone());
+        }
+    }
+
+    /// The book is stored, or not. One that is not stored holds compaction back, nothing else.
+    pub(super) fn on_acked_saved(&mut self, result: Result<(), StorageFault>) {
+        self.saves.acked = false;
+        self.saves.failed |= result.is_err();
+        self.acked.saved(result.is_ok());
+    }
+
+    /// Whether a write of a sidecar, of `current` or of a checkpoint is out.
+    pub(super) fn saving(&self) -> bool {
+        let peers = self.saves.members.is_some() || self.saves.acked || self.acked_dirty();
+        peers || self.saves.authority || self.compaction.is_some()
+    }
+
+    /// What holds compaction back, for an error that must name it.
+    pub(super) fn compaction_blocker(&self) -> alloc::string::String {
+        let (tail, floor) = (self.history.tail(), self.history.floor());
+        match compaction_bound(&self.members, &self.acked, tail, floor) {
+            Ok(_) => "nothing: compact to make room".to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The submitted version of a key; zero for none.
+    pub(super) fn latest(&self, key: &crate::record::Key) -> Version {
+        self.views.latest(key).map_or(Version::ZERO, |entry| entry.version)
+    }
+
+    /// Everything the journal made durable becomes visible, and part of the history.
+    pub(super) fn publish(&mut self) {
+        let Some(upto) = self.journal.durable() else { return };
+        let Self { views, history, .. } = self;
+        let mut canonical = Vec::new();
+        views.publish(upto, &mut |lsn, key, entry| {
+            canonical.clear();
+            encode_parts(key, &entry.state, entry.version, &entry.authority, &mut canonical);
+            history.push(lsn, entry.version, &entry.authority, &canonical);
+        });
+    }
+}

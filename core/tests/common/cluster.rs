@@ -1,0 +1,460 @@
+//! Replicas in one process: disks and blob stores in memory, links that carry bytes in pieces, and
+//! completions in an order that a seed picks. Drives them through the same `drain` as every host.
+
+use super::disk::Disk;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use strandline_core::id::{LinkId, LogId};
+use strandline_core::lifecycle::api::{
+    Accepted, Change, Done, Event, LinkRole, Mutation, MutationError, RequestId,
+};
+use strandline_core::lifecycle::command::{
+    BlobCommand, BlobPiece, Command, ReplicaCompletion, Stored,
+};
+use strandline_core::lifecycle::config::ReplicaConfig;
+use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
+use strandline_core::lifecycle::replica::Replica;
+use strandline_core::lifecycle::session::Flow;
+use strandline_core::machine::{Host, Machine, Next, Sent, drain};
+use strandline_core::record::{AuthorityId, BlobKey, Key, RecordLimits, State};
+use strandline_core::seed::Seed;
+use strandline_core::time::{Instant, Now, WallTime};
+
+pub(crate) const LOG: LogId = LogId([7; 16]);
+
+/// A generator of numbers that are the same for the same seed everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Blobs {
+    pub(crate) stored: BTreeMap<BlobKey, Vec<u8>>,
+    parts: BTreeMap<BlobKey, Vec<u8>>,
+}
+
+pub(crate) fn blob_key(bytes: &[u8]) -> BlobKey {
+    BlobKey(Sha256::digest(bytes).into())
+}
+
+impl Blobs {
+    fn execute(&mut self, command: BlobCommand) -> ReplicaCompletion {
+        match command {
+            BlobCommand::Stat { ticket, keys } => {
+                let lengths = keys.iter().map(|key| self.stored.get(key).map(|b| b.len() as u64)).collect();
+                ticket.complete(Ok(lengths)).into()
+            }
+            BlobCommand::Read { ticket, key, offset, bytes_max } => {
+                let piece = self.stored.get(&key).map(|bytes| {
+                    let from = (offset as usize).min(bytes.len());
+                    let bytes_out = bytes[from..].iter().copied().take(bytes_max as usize).collect();
+                    BlobPiece { total: bytes.len() as u64, bytes: bytes_out }
+                });
+                ticket.complete(Ok(piece)).into()
+            }
+            BlobCommand::Put { ticket, key, bytes } => ticket.complete(Ok(self.store(key, bytes))).into(),
+            BlobCommand::Write { ticket, key, offset, bytes } => {
+                let part = self.parts.entry(key).or_default();
+                part.truncate(offset as usize);
+                part.extend_from_slice(&bytes);
+                ticket.complete(Ok(())).into()
+            }
+            BlobCommand::Commit { ticket, key, total } => {
+                let bytes = self.parts.remove(&key).unwrap_or_default();
+                let fits = bytes.len() as u64 == total;
+                let stored = if fits { self.store(key, bytes) } else { Stored::Mismatch };
+                ticket.complete(Ok(stored)).into()
+            }
+        }
+    }
+
+    fn store(&mut self, key: BlobKey, bytes: Vec<u8>) -> Stored {
+        if blob_key(&bytes) != key {
+            return Stored::Mismatch;
+        }
+        self.stored.insert(key, bytes);
+        Stored::Stored
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    pub(crate) out: BTreeMap<LinkId, VecDeque<u8>>,
+    ready: BTreeSet<LinkId>,
+    closing: BTreeSet<LinkId>,
+}
+
+/// The host of one replica.
+#[derive(Debug, Default)]
+pub(crate) struct NodeHost {
+    pub(crate) disk: Disk,
+    pub(crate) blobs: Blobs,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) wires: Wires,
+}
+
+impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for NodeHost {
+    fn execute(&mut self, command: Command) {
+        self.commands.push(command);
+    }
+
+    fn notify(&mut self, event: Event) {
+        match &event {
+            Event::Frames { link } => {
+                self.wires.ready.insert(*link);
+            }
+            Event::CloseLink { link, .. } => {
+                self.wires.closing.insert(*link);
+            }
+            _ => {}
+        }
+        self.events.push(event);
+    }
+
+    fn ready(&mut self) -> Option<LinkId> {
+        self.wires.ready.first().copied()
+    }
+
+    fn send(&mut self, link: LinkId, bytes: &[u8]) -> Sent {
+        self.wires.out.entry(link).or_default().extend(bytes);
+        Sent::More
+    }
+
+    fn done(&mut self, link: LinkId) {
+        self.wires.ready.remove(&link);
+    }
+}
+
+/// Appends and cuts must keep their order; everything else may be answered in any.
+fn ordered(command: &Command) -> bool {
+    use strandline_core::journal::command::StorageCommand as S;
+    match command {
+        Command::Storage(S::Append { .. } | S::Cut { .. } | S::Write { .. } | S::Sync { .. }) => true,
+        Command::Storage(
+            S::List { .. } | S::Read { .. } | S::Prepare { .. } | S::Replace { .. } | S::Remove { .. },
+        ) => false,
+        Command::Blob(BlobCommand::Write { .. } | BlobCommand::Commit { .. }) => true,
+        Command::Blob(BlobCommand::Stat { .. } | BlobCommand::Read { .. } | BlobCommand::Put { .. }) => false,
+    }
+}
+
+impl NodeHost {
+    /// Executes one command of those that may go next.
+    fn step(&mut self, rng: &mut Rng) -> Option<ReplicaCompletion> {
+        if self.commands.is_empty() {
+            return None;
+        }
+        let pick = rng.below(self.commands.len() as u64) as usize;
+        let first_ordered = self.commands.iter().position(ordered);
+        let at = match first_ordered {
+            Some(first) if ordered(&self.commands[pick]) => first,
+            Some(_) | None => pick,
+        };
+        let command = self.commands.remove(at);
+        Some(match command {
+            Command::Storage(command) => self.disk.execute(command).into(),
+            Command::Blob(command) => self.blobs.execute(command),
+        })
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) host: NodeHost,
+    pub(crate) replica: Option<Replica>,
+    pub(crate) report: Option<RecoveryReport>,
+    pub(crate) config: ReplicaConfig,
+    /// Peer node by link, and the peer's link.
+    pub(crate) links: BTreeMap<LinkId, (usize, LinkId)>,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) rng: Rng,
+    pub(crate) now: Now,
+    starts: u64,
+}
+
+pub(crate) fn small_config() -> ReplicaConfig {
+    let mut config = ReplicaConfig::default();
+    config.journal.segment_bytes = 8192;
+    config.journal.batch_bytes_max = 4096;
+    config.journal.entry_bytes_max = 2048;
+    config.journal.pending_bytes_max = 16384;
+    config.journal.read_bytes_max = 4096;
+    config.record.record_bytes_max = 4096;
+    config
+}
+
+pub(crate) fn key(text: &str) -> Key {
+    RecordLimits::default().key(b"files", text.as_bytes()).expect("a key")
+}
+
+pub(crate) fn put(text: &str, blob: BlobKey) -> Mutation {
+    Mutation { key: key(text), change: Change::Put { blob }, if_version: None }
+}
+
+pub(crate) fn delete(text: &str) -> Mutation {
+    Mutation { key: key(text), change: Change::Delete, if_version: None }
+}
+
+impl Cluster {
+    pub(crate) fn new(seed: u64) -> Self {
+        let now = Now { mono: Instant(1), wall: WallTime(1) };
+        Self { nodes: Vec::new(), rng: Rng::new(seed), now, starts: 0 }
+    }
+
+    pub(crate) fn add(&mut self, identity: &str, writes: bool, config: ReplicaConfig) -> usize {
+        self.add_log(identity, writes, config, LOG)
+    }
+
+    pub(crate) fn add_log(&mut self, identity: &str, writes: bool, config: ReplicaConfig, log: LogId) -> usize {
+        let at = self.nodes.len();
+        let init = Init {
+            log,
+            identity: identity.into(),
+            namespaces: vec![b"files".to_vec()],
+            authority: writes.then(|| AuthorityId::from_text(identity)),
+        };
+        self.nodes.push(Node {
+            host: NodeHost::default(),
+            replica: None,
+            report: None,
+            config,
+            links: BTreeMap::new(),
+        });
+        self.start(at, Some(init)).expect("a new log");
+        at
+    }
+
+    fn seed(&mut self) -> Seed {
+        self.starts += 1;
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&self.rng.next().to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.starts.to_be_bytes());
+        Seed::new(bytes)
+    }
+
+    /// Runs recovery over the node's disk.
+    pub(crate) fn start(&mut self, at: usize, init: Option<Init>) -> Result<(), RecoveryError> {
+        let (seed, now) = (self.seed(), self.now);
+        let node = &mut self.nodes[at];
+        let config = node.config.clone();
+        let mut recovery = match init {
+            Some(init) => Recovery::create(now, seed, config, init),
+            None => Recovery::open(now, seed, config),
+        };
+        let mut buf = Vec::new();
+        loop {
+            let _ = drain(&mut recovery, &mut node.host, &mut buf, 64);
+            while let Some(completion) = node.host.step(&mut self.rng) {
+                recovery.handle_completion(now, completion);
+                let _ = drain(&mut recovery, &mut node.host, &mut buf, 64);
+            }
+            match recovery.finish() {
+                Ok((replica, report)) => {
+                    node.replica = Some(replica);
+                    node.report = Some(report);
+                    return Ok(());
+                }
+                Err(NotRecovered::Working(back)) => {
+                    assert!(!node.host.commands.is_empty() || back.pending().commands, "recovery is stuck");
+                    recovery = *back;
+                }
+                Err(NotRecovered::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Kills a node: commands that were not executed are lost, and what was not synced.
+    pub(crate) fn kill(&mut self, at: usize) {
+        let links: Vec<LinkId> = self.nodes[at].links.keys().copied().collect();
+        for link in links {
+            self.cut(at, link);
+        }
+        let node = &mut self.nodes[at];
+        node.replica = None;
+        node.host.commands.clear();
+        node.host.wires = Wires::default();
+        node.host.disk.power_cut();
+    }
+
+    pub(crate) fn restart(&mut self, at: usize) {
+        self.start(at, None).expect("recovers");
+    }
+
+    /// Connects two nodes with a handshake.
+    pub(crate) fn connect(&mut self, a: usize, b: usize) -> Result<(LinkId, LinkId), String> {
+        let (for_a, for_b) = super::handshake::authenticate(
+            self.nodes[a].replica.as_ref().expect("up"),
+            self.nodes[b].replica.as_ref().expect("up"),
+        );
+        let now = self.now;
+        let up = |node: &mut Node, peer| {
+            let replica = node.replica.as_mut().expect("up");
+            replica.handle_link_up(now, peer, LinkRole::Both).map_err(|e| e.to_string())
+        };
+        let link_a = up(&mut self.nodes[a], &for_a)?;
+        let link_b = match up(&mut self.nodes[b], &for_b) {
+            Ok(link) => link,
+            Err(error) => {
+                let replica = self.nodes[a].replica.as_mut().expect("up");
+                replica.handle_link_down(now, link_a);
+                return Err(error);
+            }
+        };
+        self.nodes[a].links.insert(link_a, (b, link_b));
+        self.nodes[b].links.insert(link_b, (a, link_a));
+        Ok((link_a, link_b))
+    }
+
+    /// Cuts a link on both sides; bytes on their way are lost.
+    pub(crate) fn cut(&mut self, at: usize, link: LinkId) {
+        let now = self.now;
+        let Some((peer, peer_link)) = self.nodes[at].links.remove(&link) else { return };
+        self.nodes[peer].links.remove(&peer_link);
+        for (node, link) in [(at, link), (peer, peer_link)] {
+            let node = &mut self.nodes[node];
+            node.host.wires.out.remove(&link);
+            node.host.wires.ready.remove(&link);
+            if let Some(replica) = &mut node.replica {
+                replica.handle_link_down(now, link);
+            }
+        }
+    }
+
+    fn drain(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let Some(replica) = &mut node.replica else { return };
+        let mut buf = Vec::new();
+        while drain(replica, &mut node.host, &mut buf, 16) == Next::More {}
+    }
+
+    /// One random step of one node: a command, some bytes of a link, or nothing to do.
+    pub(crate) fn step(&mut self, at: usize) -> bool {
+        self.now.mono = Instant(self.now.mono.0 + 1_000);
+        self.drain(at);
+        let mut did = false;
+        let now = self.now;
+        if self.rng.below(2) == 0 || self.nodes[at].links.is_empty() {
+            let node = &mut self.nodes[at];
+            if let (Some(replica), Some(completion)) = (&mut node.replica, node.host.step(&mut self.rng)) {
+                replica.handle_completion(now, completion);
+                did = true;
+            }
+        }
+        let links: Vec<(LinkId, (usize, LinkId))> =
+            self.nodes[at].links.iter().map(|(link, peer)| (*link, *peer)).collect();
+        for (link, (peer, peer_link)) in links {
+            let limit = 1 + self.rng.below(4096) as usize;
+            let queue = self.nodes[at].host.wires.out.entry(link).or_default();
+            let bytes: Vec<u8> = queue.drain(..limit.min(queue.len())).collect();
+            if bytes.is_empty() {
+                if self.nodes[at].host.wires.closing.remove(&link) {
+                    self.cut(at, link);
+                }
+                continue;
+            }
+            did = true;
+            if let Some(replica) = &mut self.nodes[peer].replica {
+                let flow = replica.handle_received(now, peer_link, &bytes);
+                assert!(flow == Flow::More || !self.nodes[peer].host.commands.is_empty() || replica.pending().commands);
+            }
+        }
+        self.drain(at);
+        did
+    }
+
+    /// Steps until nothing moves any more, time included up to `idle_ms` at a time.
+    pub(crate) fn settle(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..2_000_000 {
+            let mut did = false;
+            for at in 0..self.nodes.len() {
+                did |= self.step(at);
+                did |= !self.nodes[at].host.commands.is_empty();
+            }
+            quiet = if did { 0 } else { quiet + 1 };
+            if quiet == 3 {
+                return;
+            }
+        }
+        panic!("the cluster does not settle");
+    }
+
+    /// Lets time pass, then settles.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now.mono = self.now.mono.after_ms(ms);
+        let now = self.now;
+        for node in &mut self.nodes {
+            if let Some(replica) = &mut node.replica {
+                replica.handle_timeout(now);
+            }
+        }
+        self.settle();
+    }
+
+    pub(crate) fn replica(&mut self, at: usize) -> &mut Replica {
+        self.nodes[at].replica.as_mut().expect("up")
+    }
+
+    pub(crate) fn mutate(&mut self, at: usize, mutations: &[Mutation]) -> Result<Vec<Accepted>, MutationError> {
+        let now = self.now;
+        self.replica(at).handle_mutations(now, mutations)
+    }
+
+    /// Stores a blob and puts it under a key.
+    pub(crate) fn put(&mut self, at: usize, text: &str, bytes: &[u8]) -> Accepted {
+        let blob = blob_key(bytes);
+        self.nodes[at].host.blobs.stored.insert(blob, bytes.to_vec());
+        self.mutate(at, &[put(text, blob)]).expect("accepted")[0]
+    }
+
+    /// Waits for the answer to a request.
+    pub(crate) fn done(&mut self, at: usize, request: RequestId) -> Done {
+        self.settle();
+        let found = self.nodes[at].host.events.iter().find_map(|event| match event {
+            Event::Done { request: r, done } if *r == request => Some(done.clone()),
+            _ => None,
+        });
+        found.expect("answered")
+    }
+
+    /// The durable key space, blobs included: what a reader would see.
+    pub(crate) fn contents(&mut self, at: usize) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+        let scan = strandline_core::lifecycle::api::Scan {
+            namespace: None,
+            prefix: Vec::new(),
+            after: None,
+            entries_max: 1_000_000,
+            deleted: false,
+        };
+        let page = self.replica(at).scan(&scan);
+        assert!(page.next.is_none());
+        let stored = &self.nodes[at].host.blobs.stored;
+        page.entries
+            .iter()
+            .map(|(key, entry)| {
+                let State::Present { blob } = entry.state else { unreachable!("not asked for") };
+                (key.logical_key().to_vec(), stored.get(&blob).cloned())
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests that are about more than one part of Strandline.
+
+pub mod conformance;
