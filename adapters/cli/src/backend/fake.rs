@@ -1,0 +1,183 @@
+//! A replica in memory, for tests of what commands and the control protocol do with one.
+
+use super::{AddError, Backend, Group};
+use crate::exit::Failure;
+use crate::report::{MemberReport, StatusReport};
+use crate::text::{Bytes, VersionText};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex};
+use strandline_core::lifecycle::api::{
+    Change, Compacted, Entry, MembersChange, Mutation, MutationError, RequestError, Scan, ScanPage,
+};
+use strandline_core::record::{AuthorityId, BlobKey, Key, State, Version};
+
+#[derive(Default)]
+struct Inside {
+    records: BTreeMap<Key, Entry>,
+    blobs: BTreeMap<BlobKey, Vec<u8>>,
+    members: Option<Vec<String>>,
+    tail: u64,
+    floor: u64,
+}
+
+/// Clones share one state.
+#[derive(Clone, Default)]
+pub(crate) struct Fake(Arc<Mutex<Inside>>);
+
+impl Backend for Fake {
+    fn status(&mut self) -> Result<StatusReport, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let tail = VersionText(Version::new(u64::from(inside.tail > 0), inside.tail));
+        let present = inside.records.values().filter(|e| e.state != State::Deleted).count() as u64;
+        let members = inside.members.iter().flatten();
+        Ok(StatusReport {
+            log: "00".repeat(16),
+            identity: "fake".into(),
+            incarnation: "00".repeat(12),
+            namespaces: vec![Bytes(b"files".to_vec())],
+            authority: Some("fake".into()),
+            submitted: tail,
+            tail,
+            tail_digest: "00".repeat(32),
+            floor: VersionText(Version::new(u64::from(inside.floor > 0), inside.floor)),
+            entries: inside.tail - inside.floor,
+            journal_bytes: 0,
+            present,
+            tombstones: inside.records.len() as u64 - present,
+            members_configured: inside.members.is_some(),
+            members: members
+                .map(|m| MemberReport { identity: m.clone(), state: "joining".into(), acked: tail })
+                .collect(),
+            links: Vec::new(),
+            halted: None,
+        })
+    }
+
+    fn get(&mut self, key: &Key) -> Result<Option<Entry>, Failure> {
+        Ok(self.0.lock().expect("no test thread panicked").records.get(key).cloned())
+    }
+
+    fn scan(&mut self, scan: &Scan) -> Result<ScanPage, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let mut found = inside.records.iter().filter(|(key, entry)| {
+            scan.namespace.as_deref().is_none_or(|n| key.namespace() == n)
+                && key.logical_key().starts_with(&scan.prefix)
+                && scan.after.as_ref().is_none_or(|after| *key > after)
+                && (scan.deleted || entry.state != State::Deleted)
+        });
+        // Short pages, so that every caller has to resume.
+        let entries: Vec<_> = found.by_ref().take(3).map(|(k, e)| (k.clone(), e.clone())).collect();
+        let next = found.next().and_then(|_| entries.last().map(|(key, _)| key.clone()));
+        Ok(ScanPage { entries, next, at: Version::new(1, inside.tail) })
+    }
+
+    fn batch(&mut self, mutations: &[Mutation]) -> Result<Vec<Version>, Failure> {
+        let mut inside = self.0.lock().expect("no test thread panicked");
+        for mutation in mutations {
+            let found = inside.records.get(&mutation.key).map_or(Version::ZERO, |e| e.version);
+            if let Some(expected) = mutation.if_version.filter(|v| *v != found) {
+                return Err(MutationError::Precondition { key: mutation.key.clone(), expected, found }.into());
+            }
+        }
+        let mut versions = Vec::new();
+        for mutation in mutations {
+            inside.tail += 1;
+            let version = Version::new(1, inside.tail);
+            let state = match mutation.change {
+                Change::Put { blob } => State::Present { blob },
+                Change::Delete => State::Deleted,
+            };
+            let entry = Entry { state, version, authority: AuthorityId::from_text("fake") };
+            inside.records.insert(mutation.key.clone(), entry);
+            versions.push(version);
+        }
+        Ok(versions)
+    }
+
+    fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure> {
+        let mut inside = self.0.lock().expect("no test thread panicked");
+        if inside.members.is_none() {
+            return Err(RequestError::MembershipMissing.into());
+        }
+        let floor = upto.map_or(inside.tail, |v| v.sequence);
+        let entries_dropped = floor - inside.floor;
+        inside.floor = floor;
+        Ok(Compacted {
+            floor: Version::new(1, floor),
+            records: inside.records.len() as u64,
+            checkpoint_bytes: 0,
+            entries_dropped,
+            tombstones_dropped: 0,
+        })
+    }
+
+    fn members(&mut self, change: &MembersChange) -> Result<(), Failure> {
+        let mut inside = self.0.lock().expect("no test thread panicked");
+        let members = inside.members.get_or_insert_default();
+        match change {
+            MembersChange::Add(id) => members.push(id.clone()),
+            MembersChange::Remove(id) => members.retain(|m| m != id),
+            MembersChange::Clear => members.clear(),
+        }
+        Ok(())
+    }
+
+    fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
+        Ok(Box::new(FakeGroup { store: self, added: Vec::new() }))
+    }
+
+    fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let bytes = inside.blobs.get(&key).cloned();
+        Ok(bytes.map(|bytes| Box::new(io::Cursor::new(bytes)) as Box<dyn Read>))
+    }
+
+    fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let Some(bytes) = inside.blobs.get(&key) else { return Ok(None) };
+        if hash(bytes) == key { Ok(Some(bytes.len() as u64)) } else { Err(Failure::storage("damaged")) }
+    }
+
+    fn blob_count(&mut self) -> Result<u64, Failure> {
+        Ok(self.0.lock().expect("no test thread panicked").blobs.len() as u64)
+    }
+}
+
+impl Fake {
+    /// Puts other bytes in a blob's place.
+    pub(crate) fn damage(&self, key: BlobKey) {
+        self.0.lock().expect("no test thread panicked").blobs.insert(key, b"damaged".to_vec());
+    }
+
+    /// Loses a blob.
+    pub(crate) fn lose(&self, key: BlobKey) {
+        self.0.lock().expect("no test thread panicked").blobs.remove(&key);
+    }
+}
+
+fn hash(bytes: &[u8]) -> BlobKey {
+    BlobKey(Sha256::digest(bytes).into())
+}
+
+struct FakeGroup<'a> {
+    store: &'a Fake,
+    added: Vec<Vec<u8>>,
+}
+
+impl Group for FakeGroup<'_> {
+    fn add(&mut self, from: &mut dyn Read) -> Result<(BlobKey, u64), AddError> {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).map_err(AddError::Source)?;
+        let added = (hash(&bytes), bytes.len() as u64);
+        self.added.push(bytes);
+        Ok(added)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Failure> {
+        let mut inside = self.store.0.lock().expect("no test thread panicked");
+        inside.blobs.extend(self.added.into_iter().map(|bytes| (hash(&bytes), bytes)));
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The replica in this process: what `serve` serves, and what a command opens by itself.
+
+use super::{AddError, Backend, Group};
+use crate::exit::Failure;
+use crate::report::StatusReport;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::replica::{Init, RecoveryError, RecoveryReport, Replica};
+use strandline_core::record::{BlobKey, Key, Version};
+use strandline_file::node::{
+    Node, NodeConfig, NodeHandle, RequestFailed, StartError, Unavailable, WaitPolicy, WriteError,
+};
+use strandline_file::{BlobStore, OpenError, StoreError, StoreGroup};
+
+/// Opens the log in a directory, recovering it.
+pub(crate) fn open(dir: &Path) -> Result<(Node, RecoveryReport), StartError> {
+    Node::open(dir, NodeConfig::default())
+}
+
+/// Creates a log in a directory.
+pub(crate) fn create(dir: &Path, init: Init) -> Result<Node, Failure> {
+    Node::create(dir, init, NodeConfig::default()).map(|(node, _)| node).map_err(|e| start_failure(dir, e))
+}
+
+/// What a person is told when a directory cannot be opened.
+pub(crate) fn start_failure(dir: &Path, error: StartError) -> Failure {
+    let at =
+        |failure: Failure| Failure { message: format!("{}: {}", dir.display(), failure.message), ..failure };
+    at(match error {
+        StartError::Open(OpenError::InUse(in_use)) => Failure::refused(in_use.to_string())
+            .advise("wait for the other command; a node that serves it takes commands once it is ready"),
+        StartError::Open(OpenError::Storage(fault)) => fault.into(),
+        StartError::Recovery(RecoveryError::NoLog) => {
+            Failure::refused("the directory holds no log").advise("make one with `strandline init`")
+        }
+        StartError::Recovery(RecoveryError::Exists) => {
+            Failure::refused("the directory holds a log already").advise("name another directory")
+        }
+        StartError::Recovery(RecoveryError::Storage(fault)) => fault.into(),
+        StartError::Entropy(error) => Failure::storage(format!("the system gave no random bytes: {error}")),
+    })
+}
+
+/// Reaches the node of this process. Clones reach the same one.
+#[derive(Clone)]
+pub(crate) struct NodeBackend {
+    node: NodeHandle,
+    blobs: Arc<BlobStore>,
+}
+
+impl NodeBackend {
+    pub(crate) fn new(node: NodeHandle) -> Self {
+        let blobs = Arc::clone(node.blobs());
+        Self { node, blobs }
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Replica) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (answer, answered) = channel();
+        self.node.read(move |replica| drop(answer.send(replica.map(read))));
+        answered.recv().expect("the node answers every call").map_err(|e| unavailable(&e))
+    }
+}
+
+fn unavailable(error: &Unavailable) -> Failure {
+    Failure::refused(error.to_string()).advise("try again")
+}
+
+fn request_failure(error: RequestFailed) -> Failure {
+    match error {
+        RequestFailed::Refused(error) => error.into(),
+        RequestFailed::Unavailable(error @ Unavailable::Busy { .. }) => unavailable(&error),
+        RequestFailed::Unavailable(error @ Unavailable::Closed) => Failure::uncertain(error.to_string())
+            .advise("the status after the node's next start tells whether it was done"),
+    }
+}
+
+fn write_failure(error: WriteError) -> Failure {
+    match error {
+        WriteError::Refused(error) => error.into(),
+        WriteError::Unavailable(error) => unavailable(&error),
+        WriteError::Uncertain(_) => Failure::uncertain(error.to_string())
+            .advise("restart the node if one runs, which recovers the log; then look at the keys"),
+    }
+}
+
+impl Backend for NodeBackend {
+    fn status(&mut self) -> Result<StatusReport, Failure> {
+        self.read(|replica| StatusReport::from(&replica.status()))
+    }
+
+    fn get(&mut self, key: &Key) -> Result<Option<Entry>, Failure> {
+        let key = key.clone();
+        self.read(move |replica| replica.get(&key))
+    }
+
+    fn scan(&mut self, scan: &Scan) -> Result<ScanPage, Failure> {
+        let scan = scan.clone();
+        self.read(move |replica| replica.scan(&scan))
+    }
+
+    fn batch(&mut self, mutations: &[Mutation]) -> Result<Vec<Version>, Failure> {
+        let (answer, answered) = channel();
+        self.node.submit(mutations.to_vec(), WaitPolicy::Wait, move |written| drop(answer.send(written)));
+        let accepted = answered.recv().expect("the node answers every call").map_err(write_failure)?;
+        Ok(accepted.into_iter().map(|accepted| accepted.version).collect())
+    }
+
+    fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure> {
+        let (answer, answered) = channel();
+        self.node.compact(upto, move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn members(&mut self, change: &MembersChange) -> Result<(), Failure> {
+        let (answer, answered) = channel();
+        self.node.members(change.clone(), move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
+        Ok(Box::new(self.blobs.group()))
+    }
+
+    fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
+        Ok(self.blobs.file(key)?.map(|file| Box::new(file) as Box<dyn Read>))
+    }
+
+    fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {
+        Ok(self.blobs.verify(key)?)
+    }
+
+    fn blob_count(&mut self) -> Result<u64, Failure> {
+        let mut count = 0;
+        for key in self.blobs.keys() {
+            key?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl Group for StoreGroup<'_> {
+    fn add(&mut self, from: &mut dyn Read) -> Result<(BlobKey, u64), AddError> {
+        match StoreGroup::add(self, from) {
+            Ok(stored) => Ok((stored.key, stored.bytes)),
+            Err(StoreError::Source(error)) => Err(AddError::Source(error)),
+            Err(StoreError::Storage(fault)) => Err(AddError::Store(fault.into())),
+        }
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Failure> {
+        Ok(StoreGroup::commit(*self)?)
+    }
+}

@@ -1,0 +1,181 @@
+//! The replica in the node that serves its directory.
+
+use super::{AddError, Backend, Group};
+use crate::control::chunks::{self, ChunkReader};
+use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
+use crate::control::{SOCKET_NAME, socket};
+use crate::exit::Failure;
+use crate::report::{BlobText, EntryReport, MembersText, MutationText, StatusReport};
+use crate::text::{KeyText, VersionText};
+use serde::Serialize;
+use std::io::{self, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::record::{BlobKey, Key, Version};
+
+/// A connection to the node.
+pub(crate) struct Remote {
+    stream: BufReader<UnixStream>,
+    socket: PathBuf,
+}
+
+impl Remote {
+    /// Reaches the node that serves `dir`; `None` if none does.
+    pub(crate) fn reach(dir: &Path) -> Result<Option<Self>, Failure> {
+        let path = dir.join(SOCKET_NAME);
+        socket::connect(dir)
+            .map(|found| found.map(|stream| Self { stream: BufReader::new(stream), socket: path.clone() }))
+            .map_err(|error| {
+                Failure::peer(format!("cannot reach the node at {}: {error}", path.display()))
+                    .advise("run as the user who runs the node")
+            })
+    }
+
+    fn exchange(&mut self, request: &impl Serialize) -> io::Result<Answer> {
+        write_line(self.stream.get_mut(), request)?;
+        read_line(&mut self.stream)?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the node closed the connection"))
+    }
+
+    /// A request that changes nothing: without an answer it can be asked again.
+    fn read(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
+        match self.exchange(request) {
+            Ok(Answer::Failed { failure }) => Err(failure),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    /// The connection failed while nothing that it asked for changes a key.
+    fn lost(&self, error: &io::Error) -> Failure {
+        Failure::peer(format!("no answer through {}: {error}", self.socket.display()))
+            .advise("ask again; if the node has ended, the command works on the directory itself")
+    }
+
+    /// A request that changes something: without an answer nobody knows whether it did.
+    fn write(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
+        match self.exchange(request) {
+            Ok(Answer::Failed { failure }) => Err(failure),
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                Err(Failure::uncertain(format!("no answer through {}: {error}", self.socket.display()))
+                    .advise("look at the key or the status before asking again"))
+            }
+        }
+    }
+}
+
+fn other(asked: &str) -> Failure {
+    Failure::peer(format!("the node answered something else than what {asked} asks for"))
+        .advise("use the same version of the program as the node")
+}
+
+impl Backend for Remote {
+    fn status(&mut self) -> Result<StatusReport, Failure> {
+        let Answer::Status { status } = self.read(&Request::Status)? else { return Err(other("status")) };
+        Ok(*status)
+    }
+
+    fn get(&mut self, key: &Key) -> Result<Option<Entry>, Failure> {
+        let Answer::Entry { entry } = self.read(&Request::Get { key: KeyText::from(key) })? else {
+            return Err(other("get"));
+        };
+        Ok(entry.as_ref().map(EntryReport::to_entry))
+    }
+
+    fn scan(&mut self, scan: &Scan) -> Result<ScanPage, Failure> {
+        let Answer::Page { entries, next, at } = self.read(&Request::from(scan))? else {
+            return Err(other("scan"));
+        };
+        let entries =
+            entries.iter().map(|e| Ok((e.key.to_key()?, e.entry.to_entry()))).collect::<Result<_, String>>();
+        let next = next.map(|key| key.to_key()).transpose();
+        Ok(ScanPage {
+            entries: entries.map_err(Failure::peer)?,
+            next: next.map_err(Failure::peer)?,
+            at: at.0,
+        })
+    }
+
+    fn batch(&mut self, mutations: &[Mutation]) -> Result<Vec<Version>, Failure> {
+        let request = Request::Batch { mutations: mutations.iter().map(MutationText::from).collect() };
+        let Answer::Accepted { versions } = self.write(&request)? else { return Err(other("batch")) };
+        if versions.len() != mutations.len() {
+            return Err(other("batch"));
+        }
+        Ok(versions.into_iter().map(|v| v.0).collect())
+    }
+
+    fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure> {
+        let request = Request::Compact { upto: upto.map(VersionText) };
+        let Answer::Compacted { compacted } = self.write(&request)? else { return Err(other("compact")) };
+        Ok(compacted.into())
+    }
+
+    fn members(&mut self, change: &MembersChange) -> Result<(), Failure> {
+        let request = Request::Members { change: MembersText::from(change) };
+        let Answer::Members = self.write(&request)? else { return Err(other("members")) };
+        Ok(())
+    }
+
+    fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
+        let Answer::Group = self.read(&ChunkedRequest::BlobGroup)? else { return Err(other("blob-group")) };
+        Ok(Box::new(RemoteGroup(self)))
+    }
+
+    fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
+        let request = ChunkedRequest::BlobRead { blob: BlobText(key) };
+        let Answer::Chunks { stored } = self.read(&request)? else { return Err(other("blob-read")) };
+        if stored { Ok(Some(Box::new(ChunkReader::new(&mut self.stream)))) } else { Ok(None) }
+    }
+
+    fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {
+        let request = Request::BlobVerify { blob: BlobText(key) };
+        let Answer::Verified { bytes } = self.read(&request)? else { return Err(other("blob-verify")) };
+        Ok(bytes)
+    }
+
+    fn blob_count(&mut self) -> Result<u64, Failure> {
+        let Answer::Count { blobs } = self.read(&Request::BlobCount)? else {
+            return Err(other("blob-count"));
+        };
+        Ok(blobs)
+    }
+}
+
+struct RemoteGroup<'a>(&'a mut Remote);
+
+impl RemoteGroup<'_> {
+    fn send(&mut self, from: &mut dyn Read) -> io::Result<(Result<(), io::Error>, Answer)> {
+        let stream = self.0.stream.get_mut();
+        write_line(stream, &Item::Add)?;
+        let source = chunks::send(from, stream)?;
+        let answer = read_line(&mut self.0.stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok((source, answer))
+    }
+}
+
+impl Group for RemoteGroup<'_> {
+    fn add(&mut self, from: &mut dyn Read) -> Result<(BlobKey, u64), AddError> {
+        match self.send(from) {
+            Ok((Err(source), _)) => Err(AddError::Source(source)),
+            Ok((Ok(()), Answer::Added { blob, bytes })) => Ok((blob.0, bytes)),
+            Ok((Ok(()), Answer::Failed { failure })) => Err(AddError::Store(failure)),
+            Ok((Ok(()), _)) => Err(AddError::Store(other("add"))),
+            Err(error) => Err(AddError::Store(self.0.lost(&error))),
+        }
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Failure> {
+        let stored =
+            write_line(self.0.stream.get_mut(), &Item::Commit).and_then(|()| read_line(&mut self.0.stream));
+        match stored {
+            Ok(Some(Answer::Stored)) => Ok(()),
+            Ok(Some(Answer::Failed { failure })) => Err(failure),
+            Ok(Some(_)) => Err(other("commit")),
+            Ok(None) => Err(self.0.lost(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.0.lost(&error)),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `strandline get`: the bytes of one key.
+
+use super::key::KeyArg;
+use crate::backend::Backend;
+use crate::content;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::report::EntryReport;
+use crate::text::KeyText;
+use serde::Serialize;
+use std::io::{self, Write};
+use strandline_core::record::{BlobKey, Key, State};
+
+/// Write the bytes of a key to standard output, or with --json what the key is.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    key: KeyArg,
+}
+
+#[derive(Serialize)]
+struct Found {
+    #[serde(flatten)]
+    key: KeyText,
+    #[serde(flatten)]
+    entry: EntryReport,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
+    let key = args.key.key()?;
+    context.with_replica(|replica| {
+        let Some(entry) = replica.get(&key)? else {
+            return Err(Failure::refused(format!("{key} has no record")));
+        };
+        let State::Present { blob } = entry.state else {
+            return Err(Failure::refused(format!("{key} was deleted at version {}", entry.version)));
+        };
+        if context.output.is_json() {
+            let found = Found { key: KeyText::from(&key), entry: EntryReport::from(&entry) };
+            return context.output.result("", &found);
+        }
+        write_out(replica, &key, blob)
+    })
+}
+
+fn write_out(replica: &mut dyn Backend, key: &Key, blob: BlobKey) -> Result<(), Failure> {
+    let Some(mut from) = replica.blob(blob)? else {
+        return Err(blob_missing(key, blob));
+    };
+    let mut to = io::stdout().lock();
+    let copied = content::copy(&mut from, &mut to).and_then(|copied| to.flush().map(|()| copied));
+    match copied {
+        Ok((found, _)) if found == blob => Ok(()),
+        Ok((found, _)) => Err(blob_damaged(key, blob, found)),
+        Err(error) => Err(Failure::storage(format!("cannot copy blob {blob} of {key}: {error}"))),
+    }
+}
+
+/// A key whose blob is not stored.
+pub(crate) fn blob_missing(key: &Key, blob: BlobKey) -> Failure {
+    Failure::storage(format!("blob {blob} of {key} is not stored here"))
+        .advise("connect to a peer that has it, or put the key again")
+}
+
+/// A blob whose bytes are not those of its name.
+pub(crate) fn blob_damaged(key: &Key, blob: BlobKey, found: BlobKey) -> Failure {
+    Failure::storage(format!("blob {blob} of {key} is damaged: its bytes hash to {found}"))
+        .advise("do not use these bytes; run `verify`, then put the key again or reseed from a peer")
+}

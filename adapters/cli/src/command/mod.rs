@@ -1,0 +1,16 @@
+//! The commands, one file each.
+
+pub(crate) mod compact;
+pub(crate) mod delete;
+pub(crate) mod demo;
+pub(crate) mod export;
+pub(crate) mod get;
+pub(crate) mod import;
+pub(crate) mod init;
+pub(crate) mod key;
+pub(crate) mod list;
+pub(crate) mod members;
+pub(crate) mod put;
+pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod verify;

@@ -1,0 +1,145 @@
+//! `strandline verify`: journal, checkpoint and blobs against what they say they are.
+
+use crate::backend::{Backend, PAGE_ENTRIES_MAX, scan_all};
+use crate::context::Context;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::report::BlobText;
+use crate::text::{KeyText, shown};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use strandline_core::lifecycle::api::Scan;
+use strandline_core::record::{BlobKey, Key, State};
+
+/// Check journal, checkpoint and every blob. The journal is checked by recovery: now, or by the
+/// running node when it started.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {}
+
+/// A blob that is not what a key needs.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+struct Bad {
+    #[serde(flatten)]
+    key: KeyText,
+    blob: BlobText,
+    problem: &'static str,
+    detail: String,
+}
+
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+struct Summary {
+    keys: u64,
+    blobs: u64,
+    bytes: u64,
+    missing: u64,
+    damaged: u64,
+    /// Blobs that no present key names.
+    unnamed: u64,
+}
+
+pub(crate) fn run(_: &Args, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let summary = context.with_replica(|replica| verify(replica, output))?;
+    output.result(
+        format!(
+            "{} keys, {} blobs ({} bytes) checked: {} missing, {} damaged, {} named by no present key",
+            summary.keys, summary.blobs, summary.bytes, summary.missing, summary.damaged, summary.unnamed
+        ),
+        &summary,
+    )?;
+    if summary.missing + summary.damaged == 0 {
+        return Ok(());
+    }
+    Err(Failure::storage(format!("{} blobs are missing, {} damaged", summary.missing, summary.damaged))
+        .advise("serve with a peer that has them, or put or import the keys named again"))
+}
+
+fn verify(replica: &mut dyn Backend, output: Output) -> Result<Summary, Failure> {
+    let (keys, named) = named_blobs(replica)?;
+    let mut summary = Summary { keys, ..Summary::default() };
+    let bar = output.progress("blobs", named.len() as u64);
+    for (blob, key) in &named {
+        match replica.verify(*blob) {
+            Ok(Some(bytes)) => {
+                summary.blobs += 1;
+                summary.bytes += bytes;
+            }
+            Ok(None) => {
+                summary.missing += 1;
+                let detail = "no such file in the blob store".to_owned();
+                report(output, &bar, key, *blob, "missing", detail)?;
+            }
+            Err(failure) if failure.exit == Exit::Storage => {
+                summary.damaged += 1;
+                report(output, &bar, key, *blob, "damaged", failure.message)?;
+            }
+            Err(failure) => return Err(failure),
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    summary.unnamed = replica.blob_count()?.saturating_sub(summary.blobs + summary.damaged);
+    Ok(summary)
+}
+
+/// How many keys are present, and each blob with one key that names it.
+fn named_blobs(replica: &mut dyn Backend) -> Result<(u64, BTreeMap<BlobKey, Key>), Failure> {
+    let scan = Scan {
+        namespace: None,
+        prefix: Vec::new(),
+        after: None,
+        entries_max: PAGE_ENTRIES_MAX,
+        deleted: false,
+    };
+    let mut keys = 0;
+    let mut named = BTreeMap::new();
+    scan_all(replica, scan, |key, entry| {
+        if let State::Present { blob } = entry.state {
+            keys += 1;
+            named.entry(blob).or_insert_with(|| key.clone());
+        }
+        Ok(())
+    })?;
+    Ok((keys, named))
+}
+
+fn report(
+    output: Output,
+    bar: &indicatif::ProgressBar,
+    key: &Key,
+    blob: BlobKey,
+    problem: &'static str,
+    detail: String,
+) -> Result<(), Failure> {
+    let text = format!("{problem}: blob {blob} of {}: {detail}", shown(key.logical_key()));
+    let bad = Bad { key: KeyText::from(key), blob: BlobText(blob), problem, detail };
+    bar.suspend(|| output.result(text, &bad))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fake::Fake;
+    use strandline_core::lifecycle::api::{Change, Mutation};
+
+    #[test]
+    fn missing_and_damaged_blobs_are_counted_and_unnamed_ones_are_no_fault() {
+        let mut fake = Fake::default();
+        let mut group = fake.group().expect("opens");
+        let blobs: Vec<_> = [&b"whole"[..], b"lost", b"bent", b"unnamed"]
+            .map(|mut b| group.add(&mut b).expect("adds").0)
+            .into();
+        group.commit().expect("stores");
+        let put = |name: &[u8], blob| Mutation {
+            key: Key::from_parts(b"files", name).expect("short"),
+            change: Change::Put { blob },
+            if_version: None,
+        };
+        fake.batch(&[put(b"a", blobs[0]), put(b"same", blobs[0]), put(b"b", blobs[1]), put(b"c", blobs[2])])
+            .expect("accepted");
+        fake.lose(blobs[1]);
+        fake.damage(blobs[2]);
+        let summary = verify(&mut fake, Output::new(true)).expect("verifies");
+        assert_eq!(summary, Summary { keys: 4, blobs: 1, bytes: 5, missing: 1, damaged: 1, unnamed: 1 });
+    }
+}

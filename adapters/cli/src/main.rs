@@ -1,0 +1,23 @@
+//! The `strandline` program: one replica's directory, and the node that serves it.
+
+mod backend;
+mod cli;
+mod command;
+mod content;
+mod context;
+mod control;
+mod entropy;
+mod exit;
+mod mirror;
+mod output;
+mod peers;
+mod report;
+mod text;
+mod tree;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(cli::Cli::parse().run().code())
+}

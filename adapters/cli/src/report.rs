@@ -1,0 +1,258 @@
+//! How a replica stands, as data: what `status --json` prints and the control protocol carries.
+
+use crate::text::{Bytes, KeyText, VersionText};
+use serde::{Deserialize, Serialize};
+use strandline_core::id::hex;
+use strandline_core::lifecycle::api::{
+    Change, Compacted, Entry, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, Status,
+};
+use strandline_core::record::{AuthorityId, BlobKey, State};
+
+/// A replica.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct StatusReport {
+    pub(crate) log: String,
+    pub(crate) identity: String,
+    pub(crate) incarnation: String,
+    pub(crate) namespaces: Vec<Bytes>,
+    /// The authority identity if this replica writes the log; absent for a follower.
+    pub(crate) authority: Option<String>,
+    pub(crate) submitted: VersionText,
+    pub(crate) tail: VersionText,
+    pub(crate) tail_digest: String,
+    pub(crate) floor: VersionText,
+    pub(crate) entries: u64,
+    pub(crate) journal_bytes: u64,
+    pub(crate) present: u64,
+    pub(crate) tombstones: u64,
+    pub(crate) members_configured: bool,
+    pub(crate) members: Vec<MemberReport>,
+    pub(crate) links: Vec<LinkReport>,
+    /// The fault that stopped the journal.
+    pub(crate) halted: Option<String>,
+}
+
+/// A member of the set that compaction waits for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct MemberReport {
+    pub(crate) identity: String,
+    pub(crate) state: String,
+    pub(crate) acked: VersionText,
+}
+
+/// A link to a peer.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct LinkReport {
+    pub(crate) identity: String,
+    pub(crate) incarnation: Option<String>,
+    pub(crate) role: String,
+    pub(crate) state: String,
+    pub(crate) acked: VersionText,
+    pub(crate) verdict: Option<String>,
+}
+
+impl From<&Status> for StatusReport {
+    fn from(status: &Status) -> Self {
+        Self {
+            log: status.log.to_string(),
+            identity: status.identity.clone(),
+            incarnation: status.incarnation.to_string(),
+            namespaces: status.namespaces.iter().cloned().map(Bytes).collect(),
+            authority: status.authority.clone(),
+            submitted: VersionText(status.submitted),
+            tail: VersionText(status.tail),
+            tail_digest: hex(&status.tail_digest),
+            floor: VersionText(status.floor),
+            entries: status.entries,
+            journal_bytes: status.journal_bytes,
+            present: status.present,
+            tombstones: status.tombstones,
+            members_configured: status.members_configured,
+            members: status.members.iter().map(MemberReport::from).collect(),
+            links: status.links.iter().map(LinkReport::from).collect(),
+            halted: status.halted.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl From<&MemberStatus> for MemberReport {
+    fn from(member: &MemberStatus) -> Self {
+        Self {
+            identity: member.identity.clone(),
+            state: member.state.to_owned(),
+            acked: VersionText(member.acked),
+        }
+    }
+}
+
+impl From<&LinkStatus> for LinkReport {
+    fn from(link: &LinkStatus) -> Self {
+        Self {
+            identity: link.identity.clone(),
+            incarnation: link.incarnation.map(|i| i.to_string()),
+            role: match link.role {
+                LinkRole::Both => "both",
+                LinkRole::Source => "source",
+                LinkRole::Receiver => "receiver",
+            }
+            .to_owned(),
+            state: link.state.to_owned(),
+            acked: VersionText(link.acked),
+            verdict: link.verdict.as_ref().map(|v| format!("{v:?}")),
+        }
+    }
+}
+
+/// SHA-256 of a blob as 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct BlobText(pub(crate) BlobKey);
+
+impl Serialize for BlobText {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for BlobText {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        strandline_core::id::unhex(&text)
+            .map(|bytes| Self(BlobKey(bytes)))
+            .ok_or_else(|| serde::de::Error::custom("expected 64 lower-case hexadecimal digits"))
+    }
+}
+
+/// What a key is: `blob` absent for a tombstone.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct EntryReport {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) blob: Option<BlobText>,
+    pub(crate) version: VersionText,
+    pub(crate) authority: String,
+}
+
+impl From<&Entry> for EntryReport {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            blob: match entry.state {
+                State::Present { blob } => Some(BlobText(blob)),
+                State::Deleted => None,
+            },
+            version: VersionText(entry.version),
+            authority: entry.authority.as_str().to_owned(),
+        }
+    }
+}
+
+impl EntryReport {
+    pub(crate) fn to_entry(&self) -> Entry {
+        Entry {
+            state: match self.blob {
+                Some(BlobText(blob)) => State::Present { blob },
+                None => State::Deleted,
+            },
+            version: self.version.0,
+            authority: AuthorityId::from_text(&self.authority),
+        }
+    }
+}
+
+/// A mutation: `blob` absent for a delete.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct MutationText {
+    #[serde(flatten)]
+    pub(crate) key: KeyText,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) blob: Option<BlobText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) if_version: Option<VersionText>,
+}
+
+impl From<&Mutation> for MutationText {
+    fn from(mutation: &Mutation) -> Self {
+        Self {
+            key: KeyText::from(&mutation.key),
+            blob: match mutation.change {
+                Change::Put { blob } => Some(BlobText(blob)),
+                Change::Delete => None,
+            },
+            if_version: mutation.if_version.map(VersionText),
+        }
+    }
+}
+
+impl MutationText {
+    pub(crate) fn to_mutation(&self) -> Result<Mutation, String> {
+        Ok(Mutation {
+            key: self.key.to_key()?,
+            change: match self.blob {
+                Some(BlobText(blob)) => Change::Put { blob },
+                None => Change::Delete,
+            },
+            if_version: self.if_version.map(|v| v.0),
+        })
+    }
+}
+
+/// What a compaction achieved.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct CompactedReport {
+    pub(crate) floor: VersionText,
+    pub(crate) records: u64,
+    pub(crate) checkpoint_bytes: u64,
+    pub(crate) entries_dropped: u64,
+    pub(crate) tombstones_dropped: u64,
+}
+
+impl From<Compacted> for CompactedReport {
+    fn from(done: Compacted) -> Self {
+        Self {
+            floor: VersionText(done.floor),
+            records: done.records,
+            checkpoint_bytes: done.checkpoint_bytes,
+            entries_dropped: done.entries_dropped,
+            tombstones_dropped: done.tombstones_dropped,
+        }
+    }
+}
+
+impl From<CompactedReport> for Compacted {
+    fn from(done: CompactedReport) -> Self {
+        Self {
+            floor: done.floor.0,
+            records: done.records,
+            checkpoint_bytes: done.checkpoint_bytes,
+            entries_dropped: done.entries_dropped,
+            tombstones_dropped: done.tombstones_dropped,
+        }
+    }
+}
+
+/// A change of the members.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum MembersText {
+    Add(String),
+    Remove(String),
+    Clear,
+}
+
+impl From<&MembersChange> for MembersText {
+    fn from(change: &MembersChange) -> Self {
+        match change {
+            MembersChange::Add(id) => Self::Add(id.clone()),
+            MembersChange::Remove(id) => Self::Remove(id.clone()),
+            MembersChange::Clear => Self::Clear,
+        }
+    }
+}
+
+impl From<MembersText> for MembersChange {
+    fn from(change: MembersText) -> Self {
+        match change {
+            MembersText::Add(id) => Self::Add(id),
+            MembersText::Remove(id) => Self::Remove(id),
+            MembersText::Clear => Self::Clear,
+        }
+    }
+}
