@@ -8,14 +8,6 @@ use strandline_core::lifecycle::api::{Done, Event, MembersChange, MutationError,
 use strandline_core::record::Version;
 use strandline_core::verdict::Verdict;
 
-fn verdicts(cluster: &Cluster, at: usize) -> Vec<String> {
-    let of = |event: &Event| match event {
-        Event::Verdict { verdict, .. } => Some(format!("{verdict:?}")),
-        _ => None,
-    };
-    cluster.nodes[at].host.events.iter().filter_map(of).collect()
-}
-
 /// Two nodes hold the same; if not, what happened to them is shown.
 fn assert_same(cluster: &mut Cluster, a: usize, b: usize) {
     if cluster.contents(a) != cluster.contents(b) {

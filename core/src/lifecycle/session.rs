@@ -69,10 +69,6 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

@@ -87,7 +87,9 @@ impl Improvement {
             Self::TrailingDataNamed => {
                 "another JSON value follows the message, and the decoder was called for one message type"
             }
-            Self::CutFrame => "the stream ends right after a frame's magic, or right after its non-zero length",
+            Self::CutFrame => {
+                "the stream ends right after a frame's magic, or right after its non-zero length"
+            }
         }
     }
 
@@ -112,7 +114,9 @@ impl Improvement {
         match self {
             Self::DamageNotTorn => "damage, with both offsets; nothing is read past it or changed",
             Self::Unsendable => "refused at append, naming the bound",
-            Self::EmptyFile => "an error that says the file is empty; a new journal is made only when asked for",
+            Self::EmptyFile => {
+                "an error that says the file is empty; a new journal is made only when asked for"
+            }
             Self::ZeroTail => "a torn tail: the entries are read, the zeros are reported",
             Self::ExplicitMembership => "refused: an empty set is written as an empty list, by a person",
             Self::FailedOpenUntouched => "the same error; a v1 file is never written in place",

@@ -196,7 +196,8 @@ mod tests {
     fn another_type_is_told_only_of_a_whole_text() {
         let read = |payload: &str| repair_frame(payload.as_bytes(), &WireLimits::default()).unwrap_err();
         assert!(matches!(read(r#"{"type":"lifecycle.record"}"#), WireError::MessageType { .. }));
-        for payload in [r#"{"type":"lifecycle.record"}}"#, r#"{"type":"lifecycle.record""#, r#"{"type":""}"#] {
+        for payload in [r#"{"type":"lifecycle.record"}}"#, r#"{"type":"lifecycle.record""#, r#"{"type":""}"#]
+        {
             assert!(matches!(read(payload), WireError::RepairMalformed(_)), "{payload}");
         }
     }

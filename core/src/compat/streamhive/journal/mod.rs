@@ -8,9 +8,9 @@ mod tail;
 pub use error::JournalError;
 pub use header::{HEADER_BYTES, HeaderError};
 
+use super::Improvement;
 use super::envelope::{self, ENVELOPE_BYTES, EnvelopeError};
 use super::payload;
-use super::Improvement;
 use crate::record::{Record, RecordLimits, Version};
 use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::json_write::write_record;
