@@ -104,16 +104,69 @@ fn entries_above_the_gate_wait_and_groups_are_never_split() {
 fn a_seal_is_written_once_and_only_if_it_adds_something() {
     let (mut log, mut host) = filled(1);
     assert!(log.journal().needs_seal());
-    let before = host.written.len();
-    for _ in 0..3 {
-        log.handle_timeout(Now::default());
+    for requests in 1..=3 {
+        let before = host.written.len();
+        for _ in 0..requests {
+            log.handle_timeout(Now::default());
+            host.settle(&mut log);
+        }
+        let seals = host.written[before..].iter().filter(|bytes| **bytes == 48).count();
+        assert_eq!(seals, 1);
+        assert!(!log.journal().needs_seal());
+        log.append(&[(1, b"more")]).unwrap();
         host.settle(&mut log);
+        assert!(log.journal().needs_seal(), "an old request to seal is not carried over");
     }
-    assert_eq!(host.written[before..], [48]);
-    assert!(!log.journal().needs_seal());
+}
+
+#[test]
+fn a_seal_without_room_enters_the_next_segment_which_records_as_much() {
+    let (mut log, mut host) = filled(7);
+    assert_eq!(log.journal().segment(), Some(SegmentNumber(1)), "full to the last byte");
+    log.seal();
+    host.settle(&mut log);
+    assert_eq!((log.journal().segment(), log.journal().needs_seal()), (Some(SegmentNumber(2)), false));
     log.append(&[(1, b"more")]).unwrap();
     host.settle(&mut log);
     assert!(log.journal().needs_seal(), "an old request to seal is not carried over");
+}
+
+#[test]
+fn no_segment_outgrows_its_prepared_length() {
+    for len in 0..=100 {
+        let (mut log, mut host) = open(&CONFIG, Disk::default());
+        for _ in 0..20 {
+            log.append(&[(1, &[1; 100][..len])]).unwrap();
+            host.settle(&mut log);
+            log.seal();
+            host.settle(&mut log);
+        }
+        assert!(host.disk.files.values().all(|f| f.cache.len() == 512), "entries of {len}");
+        assert_eq!(host.durable(), 20);
+    }
+}
+
+#[test]
+fn a_halt_is_reported_once() {
+    let (mut log, mut host) = filled(2);
+    host.hold = true;
+    log.append(&[(1, &[3; 5])]).unwrap();
+    log.append(&[(1, &[4; 5])]).unwrap();
+    host.settle(&mut log);
+    let third = host.held.pop_front().unwrap();
+    let done = host.disk.execute(third);
+    log.handle_completion(Now::default(), done);
+    host.settle(&mut log);
+    assert!(matches!(host.held[0], StorageCommand::Prepare { .. }) && host.held.len() == 2);
+    for (failing, at) in [(StorageAction::Write, 1), (StorageAction::Prepare, 0)] {
+        host.disk.failing = Some(failing);
+        let failed = host.held.remove(at).unwrap();
+        let failed = host.disk.execute(failed);
+        log.handle_completion(Now::default(), failed);
+        host.settle(&mut log);
+    }
+    assert_eq!(host.events.iter().filter(|event| matches!(event, Event::Halted(_))).count(), 1);
+    assert_eq!((log.journal().durable(), host.held.len()), (lsn(3), 0));
 }
 
 #[test]
@@ -144,9 +197,10 @@ fn the_next_segment_is_prepared_beside_the_appends() {
 
 #[test]
 fn a_forced_switch_leaves_all_older_segments_droppable() {
-    let (mut log, mut host) = filled(3);
+    let (mut log, mut host) = filled(2);
     host.hold = true;
-    log.append(&[(1, b"before")]).unwrap();
+    log.append(&[(1, b"in flight")]).unwrap();
+    log.append(&[(1, b"pending")]).unwrap();
     log.switch_segment();
     log.append(&[(1, b"after")]).unwrap();
     host.release(&mut log);
