@@ -464,3 +464,45 @@ fn what_only_the_page_cache_held_is_durable_before_it_is_built_on() {
     assert_eq!(log.entries.len(), 3);
     assert_eq!(host.recovered().cases, [EndCase::Unentered, EndCase::ZeroTail]);
 }
+
+#[test]
+fn a_segment_that_only_the_page_cache_held_is_durable_before_it_is_entered() {
+    let (mut log, mut host) = filled(2);
+    host.crash_at = Some((host.written.len() + 1, Torn::Cached));
+    log.append(&[(1, &[3; 5])]).unwrap();
+    host.settle(&mut log);
+    assert!(host.crashed, "while the second segment was prepared");
+    let (mut log, mut host) = open(&Config { origin: Origin::Existing, run: 2, ..CONFIG }, host.disk);
+    assert_eq!(host.recovered().cases, [EndCase::Unentered, EndCase::ZeroTail]);
+    for n in 4..=12 {
+        log.append(&[(1, &[n; 5])]).unwrap();
+        host.settle(&mut log);
+    }
+    assert_eq!((log.journal().segment(), host.durable()), (Some(SegmentNumber(2)), 12));
+    host.disk.power_cut();
+    let (log, _) = open(&Config { origin: Origin::Existing, run: 3, ..CONFIG }, host.disk);
+    assert_eq!(log.entries.len(), 12);
+}
+
+#[test]
+fn recovery_knows_whether_the_last_batch_is_sealed() {
+    let again = Config { origin: Origin::Existing, run: 2, ..CONFIG };
+    let (mut log, mut host) = filled(2);
+    assert!(open(&again, host.disk.clone()).0.journal().needs_seal());
+    log.seal();
+    host.settle(&mut log);
+    assert!(!open(&again, host.disk).0.journal().needs_seal());
+}
+
+#[test]
+fn a_batch_longer_than_an_old_segment_goes_to_a_new_one() {
+    let small = JournalLimits { segment_bytes: 128, ..LIMITS };
+    let (_, host) = open(&Config { limits: small, ..CONFIG }, Disk::default());
+    let again = Config { origin: Origin::Existing, run: 2, ..CONFIG };
+    let (mut log, mut host) = open(&again, host.disk);
+    log.append(&[(1, &[1; 100])]).unwrap();
+    host.settle(&mut log);
+    assert_eq!((log.journal().segment(), host.durable()), (Some(SegmentNumber(2)), 1));
+    let (log, _) = open(&Config { run: 3, ..again }, host.disk);
+    assert_eq!(log.entries.len(), 1, "an empty segment in the middle is no gap");
+}
