@@ -496,7 +496,7 @@ fn recovery_knows_whether_the_last_batch_is_sealed() {
 
 #[test]
 fn a_batch_longer_than_an_old_segment_goes_to_a_new_one() {
-    let small = JournalLimits { segment_bytes: 128, ..LIMITS };
+    let small = JournalLimits { segment_bytes: 128, batch_bytes_max: 16, entry_bytes_max: 8, ..LIMITS };
     let (_, host) = open(&Config { limits: small, ..CONFIG }, Disk::default());
     let again = Config { origin: Origin::Existing, run: 2, ..CONFIG };
     let (mut log, mut host) = open(&again, host.disk);

@@ -374,9 +374,12 @@ fn newer_format() {
 #[test]
 fn limit_exceeded() {
     let limits = [
-        (JournalLimits { batch_bytes_max: 19, ..LIMITS }, 0),
+        (JournalLimits { batch_bytes_max: 19, entry_bytes_max: 14, ..LIMITS }, 0),
         (JournalLimits { entry_bytes_max: 14, ..LIMITS }, HEADER_BYTES),
-        (JournalLimits { journal_bytes_max: 59, ..LIMITS }, 2 * BATCH),
+        (
+            JournalLimits { journal_bytes_max: 59, batch_bytes_max: 59, entry_bytes_max: 50, ..LIMITS },
+            2 * BATCH,
+        ),
         (JournalLimits { journal_entries_max: 2, ..LIMITS }, 2 * BATCH),
     ];
     for (limits, offset) in limits {

@@ -230,7 +230,8 @@ impl Journal {
     }
 
     /// Starts a fresh segment behind everything appended so far, so that all older ones can be
-    /// dropped. [`Journal::take_switched`] tells when it is durable.
+    /// dropped. [`Journal::take_switched`] tells when it is durable. A second call before that moves
+    /// the switch behind what was appended since.
     pub fn switch_segment<P, C, E>(&mut self, gate: Option<Lsn>, out: &mut Out<P, C, E>)
     where
         P: From<JournalPurpose>,
