@@ -4,7 +4,7 @@
 mod common;
 
 use common::disk::{Disk, Torn};
-use common::event_log::{Config, DiskHost, Event, EventLog};
+use common::event_log::{Config, DiskHost, Event, EventLog, SMALL, open};
 use strandline_core::error::StorageAction;
 use strandline_core::id::Lsn;
 use strandline_core::journal::command::{FileName, SegmentNumber, StorageCommand};
@@ -15,28 +15,12 @@ use strandline_core::journal::writer::AppendError;
 use strandline_core::machine::Machine;
 use strandline_core::time::Now;
 
-const LIMITS: JournalLimits = JournalLimits {
-    segment_bytes: 512,
-    batch_bytes_max: 160,
-    entry_bytes_max: 100,
-    pending_bytes_max: 400,
-    pending_entries_max: 20,
-    read_bytes_max: 96,
-    journal_bytes_max: 4000,
-    journal_entries_max: 200,
-    seal_ms: 1000,
-};
+const LIMITS: JournalLimits = JournalLimits { segment_bytes: 512, read_bytes_max: 96, ..SMALL };
 
 const CONFIG: Config = Config { limits: LIMITS, origin: Origin::New, first_segment: 1, run: 1 };
 
 fn lsn(n: u64) -> Option<Lsn> {
     Lsn::new(n)
-}
-
-fn open(config: &Config, disk: Disk) -> (EventLog, DiskHost) {
-    let (mut log, mut host) = (EventLog::open(config), DiskHost::new(disk));
-    host.settle(&mut log);
-    (log, host)
 }
 
 /// A log with `count` entries of 5 bytes, each in a batch of its own.
@@ -252,6 +236,21 @@ fn append_refuses_what_recovery_would_refuse() {
     host.settle(&mut log);
     let (log, _) = open(&Config { origin: Origin::Existing, run: 2, ..CONFIG }, host.disk);
     assert_eq!(log.entries.len(), 40, "a full journal opens");
+}
+
+#[test]
+fn the_limits_of_the_journal_count_what_is_in_flight() {
+    for limits in [
+        JournalLimits { journal_bytes_max: 200, ..LIMITS },
+        JournalLimits { journal_entries_max: 2, ..LIMITS },
+    ] {
+        let (mut log, mut host) = open(&Config { limits, ..CONFIG }, Disk::default());
+        host.hold = true;
+        log.append(&[(1, &[0; 95])]).unwrap();
+        log.append(&[(1, &[0; 95])]).unwrap();
+        let refused = log.append(&[(1, &[0; 95])]).unwrap_err();
+        assert!(matches!(refused, AppendError::JournalFull { bytes: 200, entries: 2, .. }), "{refused}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::disk::Disk;
-use common::event_log::{Config, DiskHost, EventLog};
+use common::event_log::{Config, DiskHost, SMALL, open};
 use strandline_core::error::{StorageAction, StorageCause};
 use strandline_core::id::{LogId, Lsn};
 use strandline_core::journal::batch::{self, BatchHeader, HEADER_BYTES, Sealing};
@@ -12,29 +12,11 @@ use strandline_core::journal::limits::JournalLimits;
 use strandline_core::journal::recovery::{Decision, EndCase, Origin, RecoveryFault};
 use strandline_core::journal::segment::{Position, Salt, SegmentHeader};
 
-const LIMITS: JournalLimits = JournalLimits {
-    segment_bytes: 1024,
-    batch_bytes_max: 160,
-    entry_bytes_max: 100,
-    pending_bytes_max: 400,
-    pending_entries_max: 20,
-    read_bytes_max: 100,
-    journal_bytes_max: 4000,
-    journal_entries_max: 200,
-    seal_ms: 1000,
-};
-
-const CONFIG: Config = Config { limits: LIMITS, origin: Origin::New, first_segment: 1, run: 1 };
+const CONFIG: Config = Config { limits: SMALL, origin: Origin::New, first_segment: 1, run: 1 };
 const AGAIN: Config = Config { origin: Origin::Existing, run: 2, ..CONFIG };
 
 /// What each batch of [`filled`] occupies.
 const BATCH: usize = 48 + 24;
-
-fn open(config: &Config, disk: Disk) -> (EventLog, DiskHost) {
-    let (mut log, mut host) = (EventLog::open(config), DiskHost::new(disk));
-    host.settle(&mut log);
-    (log, host)
-}
 
 /// A disk with `count` batches of one entry of 15 bytes, in segments that a switch ends after each
 /// `switch` of them.
@@ -374,13 +356,13 @@ fn newer_format() {
 #[test]
 fn limit_exceeded() {
     let limits = [
-        (JournalLimits { batch_bytes_max: 19, entry_bytes_max: 14, ..LIMITS }, 0),
-        (JournalLimits { entry_bytes_max: 14, ..LIMITS }, HEADER_BYTES),
+        (JournalLimits { batch_bytes_max: 19, entry_bytes_max: 14, ..SMALL }, 0),
+        (JournalLimits { entry_bytes_max: 14, ..SMALL }, HEADER_BYTES),
         (
-            JournalLimits { journal_bytes_max: 59, batch_bytes_max: 59, entry_bytes_max: 50, ..LIMITS },
+            JournalLimits { journal_bytes_max: 59, batch_bytes_max: 59, entry_bytes_max: 50, ..SMALL },
             2 * BATCH,
         ),
-        (JournalLimits { journal_entries_max: 2, ..LIMITS }, 2 * BATCH),
+        (JournalLimits { journal_entries_max: 2, ..SMALL }, 2 * BATCH),
     ];
     for (limits, offset) in limits {
         let config = Config { limits, ..AGAIN };

@@ -3,34 +3,16 @@
 mod common;
 
 use common::disk::Disk;
-use common::event_log::{Config, DiskHost, EventLog};
+use common::event_log::{Config, SMALL, open};
+use common::numbers::Numbers;
 use strandline_core::journal::command::{FileName, SegmentNumber};
-use strandline_core::journal::limits::JournalLimits;
 use strandline_core::journal::recovery::{EndCase, Origin, RecoveryFault};
 
-const LIMITS: JournalLimits = JournalLimits {
-    segment_bytes: 1024,
-    batch_bytes_max: 160,
-    entry_bytes_max: 100,
-    pending_bytes_max: 400,
-    pending_entries_max: 20,
-    read_bytes_max: 100,
-    journal_bytes_max: 4000,
-    journal_entries_max: 200,
-    seal_ms: 1000,
-};
-
-const CONFIG: Config = Config { limits: LIMITS, origin: Origin::New, first_segment: 1, run: 1 };
+const CONFIG: Config = Config { limits: SMALL, origin: Origin::New, first_segment: 1, run: 1 };
 const AGAIN: Config = Config { origin: Origin::Existing, run: 2, ..CONFIG };
 
 /// What each batch of [`filled`] occupies.
 const BATCH: usize = 48 + 24;
-
-fn open(config: &Config, disk: Disk) -> (EventLog, DiskHost) {
-    let (mut log, mut host) = (EventLog::open(config), DiskHost::new(disk));
-    host.settle(&mut log);
-    (log, host)
-}
 
 /// Ten batches of one entry of 15 bytes, four to a segment.
 fn filled(seal: bool) -> Disk {
@@ -102,16 +84,6 @@ fn no_flipped_bit_and_no_zeroed_block_of_a_sealed_journal_loses_or_alters_an_ent
     // Ten batches and three headers; the final seal and the space behind each end are harmless.
     let held = (10 * BATCH + 3 * 64) * 2;
     assert!(refused >= held, "{refused} of {held} refused, {harmless} harmless");
-}
-
-/// A small generator of numbers below `below`, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % below
-    }
 }
 
 #[test]

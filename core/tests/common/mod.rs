@@ -3,3 +3,4 @@
 
 pub(crate) mod disk;
 pub(crate) mod event_log;
+pub(crate) mod numbers;
