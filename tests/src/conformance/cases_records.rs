@@ -265,4 +265,3 @@ fn generate(generated: Input<'_>, report: &mut Report, name: &str) -> Result<Vec
     report.same(name, &generated.text("digest")?.to_owned(), &digest(&records));
     Ok(records)
 }
-

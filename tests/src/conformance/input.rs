@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 use strandline_core::compat::streamhive::authority::AuthorityLimits;
 use strandline_core::compat::streamhive::checkpoint::CheckpointLimits;
 use strandline_core::compat::streamhive::journal::JournalLimits;
-use strandline_core::compat::streamhive::reference::authority_text;
 use strandline_core::compat::streamhive::membership::MembershipLimits;
+use strandline_core::compat::streamhive::reference::authority_text;
 use strandline_core::compat::streamhive::watermarks::WatermarkLimits;
 use strandline_core::id::hex;
 use strandline_core::record::{RawRecord, Record, RecordError, RecordLimits, Version};
@@ -41,11 +41,11 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn elements(self) -> Result<Vec<Self>, Trouble> {
-        match self.0 {
-            Value::Null => Ok(Vec::new()),
-            Value::Array(list) => Ok(list.iter().map(Self).collect()),
-            other => Err(format!("expected a list, found {other}")),
+        if self.is_null() {
+            return Ok(Vec::new());
         }
+        let list = self.0.as_array().ok_or_else(|| format!("expected a list, found {}", self.0))?;
+        Ok(list.iter().map(Self).collect())
     }
 
     pub(super) fn string(self) -> Result<&'a str, Trouble> {
@@ -264,9 +264,8 @@ impl<'a> Limits<'a> {
 
 pub(super) fn unhex(text: &str) -> Result<Vec<u8>, Trouble> {
     let digits = text.as_bytes();
-    let pair = |pair: &[u8]| {
-        core::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
-    };
+    let pair =
+        |pair: &[u8]| core::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes = digits.chunks(2).map(|digits| (digits.len() == 2).then(|| pair(digits)).flatten());
     bytes.collect::<Option<Vec<_>>>().ok_or_else(|| format!("expected hexadecimal, found {text:?}"))
 }

@@ -148,7 +148,11 @@ impl Report {
         let mut lines = vec![
             format!("files played: {} ({})", self.files(), list(&self.files)),
             format!("cases played: {} ({})", self.cases(), list(&self.cases)),
-            format!("answers compared: {}, of them differing under a rule: {}", self.checks, self.differences.len()),
+            format!(
+                "answers compared: {}, of them differing under a rule: {}",
+                self.checks,
+                self.differences.len()
+            ),
         ];
         lines.extend(rules.iter().map(|(rule, count)| format!("{rule}: {count}")));
         lines.push(format!("cases not played: {}", self.not_played.len()));

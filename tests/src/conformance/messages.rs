@@ -10,7 +10,9 @@ use strandline_core::wire::error::WireError;
 use strandline_core::wire::frame::{FrameDecoder, write_frame};
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, encode};
-use strandline_core::wire::repair::{Batch, Snapshot, decode_ack, decode_batch, decode_record, decode_snapshot};
+use strandline_core::wire::repair::{
+    Batch, Snapshot, decode_ack, decode_batch, decode_record, decode_snapshot,
+};
 
 /// What a payload was read as, as far as the vectors show it.
 #[derive(Debug, PartialEq)]

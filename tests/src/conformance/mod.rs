@@ -6,6 +6,7 @@ pub mod cases;
 mod cases_books;
 mod cases_compaction;
 mod cases_records;
+pub mod expectations;
 mod files;
 mod handshake;
 mod input;

@@ -85,7 +85,10 @@ mod tests {
 
     #[test]
     fn ready_whether_required_or_not() {
-        assert_eq!((Readiness::of(true, true), Readiness::of(true, false)), (Readiness::Ready, Readiness::Ready));
+        assert_eq!(
+            (Readiness::of(true, true), Readiness::of(true, false)),
+            (Readiness::Ready, Readiness::Ready)
+        );
     }
 
     #[test]

@@ -112,7 +112,11 @@ pub fn plan(
     snapshot: Option<Draft>,
     limits: &WireLimits,
 ) -> Result<Plan, PlanError> {
-    if from < journal.floor { plan_snapshot(journal.floor, from, snapshot, limits) } else { plan_batch(journal, from, limits) }
+    if from < journal.floor {
+        plan_snapshot(journal.floor, from, snapshot, limits)
+    } else {
+        plan_batch(journal, from, limits)
+    }
 }
 
 fn plan_snapshot(

@@ -59,7 +59,9 @@ pub enum JournalError {
         proof: u64,
     },
     /// An entry that looks torn, and looking for proof took more work than allowed.
-    #[error("journal entry at offset {offset} may be torn or damaged: gave up after {bytes_max} bytes of checks")]
+    #[error(
+        "journal entry at offset {offset} may be torn or damaged: gave up after {bytes_max} bytes of checks"
+    )]
     Undecided {
         /// Where the entry starts.
         offset: u64,
