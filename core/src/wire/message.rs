@@ -3,7 +3,7 @@
 use super::blob::{BlobMessage, BlobType};
 use super::capability::{Capabilities, Capability};
 use super::error::{EncodeError, WireError};
-use super::json_read::{JsonFault, json_object, read_object};
+use super::json_read::{JsonFault, JsonFaultKind, json_object, read_object};
 use super::limits::WireLimits;
 use super::own::OwnMessage;
 use super::repair::{self, Batch, Snapshot};
@@ -222,7 +222,7 @@ fn blob(kind: BlobType, payload: &[u8], limits: &WireLimits) -> Result<Message, 
 /// Reads one `lifecycle.repair.*` message.
 ///
 /// # Errors
-/// In order: too long, no type can be found, another type, the payload is not such a message.
+/// In order: too long, malformed, another type, the payload is not such a message.
 pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, WireError> {
     repair::check_payload(payload, &limits.repair)?;
     let found = find_type(payload).map_err(WireError::RepairMalformed)?;
@@ -248,10 +248,23 @@ pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Messag
             | MessageType::BlobAbsent
             | MessageType::Stop,
         )
-        | None => Err(WireError::MessageType {
-            expected: "lifecycle.repair.*",
-            found: WireError::shown_type(&found),
+        | None => Err(not_repair(payload)),
+    }
+}
+
+/// Why a payload that no repair decoder will read is refused: it is not JSON, or of another type.
+fn not_repair(payload: &[u8]) -> WireError {
+    match read_object::<TypeObject<'_>>(payload, 0) {
+        Ok(object) if object.kind.is_empty() => WireError::RepairMalformed(JsonFault {
+            detail: "type is empty, expected lifecycle.repair.*".into(),
+            refusal: None,
+            kind: JsonFaultKind::Malformed,
         }),
+        Ok(object) => WireError::MessageType {
+            expected: "lifecycle.repair.*",
+            found: WireError::shown_type(&object.kind),
+        },
+        Err(fault) => WireError::RepairMalformed(fault),
     }
 }
 
@@ -372,6 +385,11 @@ mod tests {
             let refused = decode_repair_frame(payload.as_bytes(), &limits);
             assert!(matches!(refused, Err(WireError::MessageType { .. })), "{payload}");
         }
-        assert!(matches!(decode_repair_frame(b"", &limits), Err(WireError::RepairMalformed(_))));
+        for payload in
+            ["", "x", r#"{"type":""}"#, r#"{"type":"lifecycle.record""#, r#"{"type":"lifecycle.record"}x"#]
+        {
+            let refused = decode_repair_frame(payload.as_bytes(), &limits);
+            assert!(matches!(refused, Err(WireError::RepairMalformed(_))), "{payload}");
+        }
     }
 }

@@ -6,6 +6,7 @@ pub mod blob;
 pub mod capability;
 pub mod error;
 pub mod frame;
+pub mod handshake;
 pub mod identity;
 pub mod json_read;
 pub mod json_write;
