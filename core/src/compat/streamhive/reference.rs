@@ -1,4 +1,11 @@
 //! The reference's names of errors, for comparing answers.
+//!
+//! Every error it names has a variant of ours, but for those that cannot happen here: a journal used
+//! after it was closed (`ErrJournalClosed`; closing takes the value), and a missing part or path
+//! (`ErrNilApply`, `ErrNilApplierState`, `ErrNilApplierJournal`, `ErrNilAuthorityPath`,
+//! `ErrNilMembershipPath`, `ErrNilMembershipBook`, `ErrNilRepairJournal`, `ErrNilRepairSessionPeer`,
+//! `ErrNilRepairSessionCoordinator`, `ErrNilRepairSessionApplier`, `ErrNilRepairWatermarks`,
+//! `ErrNilWatermarkPath`, `ErrNilWatermarkBook`), which does not compile.
 
 use super::{Improvement, Rule};
 use crate::record::{RecordError, RecordLimits};
@@ -8,9 +15,7 @@ use crate::wire::json_read::{JsonFault, JsonFaultKind};
 use crate::wire::limits::WireLimits;
 use crate::wire::message::{Message, decode_repair_frame};
 use alloc::format;
-use alloc::string::ToString as _;
 use alloc::vec::Vec;
-use serde::de::IgnoredAny;
 
 /// An error of ours that stands where the reference has one or several of its own. Ours says more;
 /// this says which it is.
@@ -102,25 +107,18 @@ impl ReferenceNames for FrameError {
     }
 }
 
-/// Reads one `lifecycle.repair.*` message as [`decode_repair_frame`] does; a payload of another type
-/// gets the reference's error, which looks at the whole text, and for any type, first.
+/// Reads one `lifecycle.repair.*` message as [`decode_repair_frame`] does, with the bound on nesting
+/// that the reference's JSON reader has.
 ///
 /// # Errors
-/// Those of [`decode_repair_frame`], except that a payload of another type that is no JSON, or whose
-/// type is empty, is malformed.
+/// Those of [`decode_repair_frame`]; a payload of another type that nests deeper than 10,000 levels
+/// is malformed.
 pub fn repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, WireError> {
     decode_repair_frame(payload, limits).map_err(|error| {
-        let WireError::MessageType { found, .. } = &error else {
+        if !matches!(error, WireError::MessageType { .. }) || !nests_deeper(payload, GO_NESTING_MAX) {
             return error;
-        };
-        let detail = match serde_json::from_slice::<IgnoredAny>(payload) {
-            _ if found.is_empty() => "message type is empty, expected lifecycle.repair.*".to_string(),
-            Ok(IgnoredAny) if nests_deeper(payload, GO_NESTING_MAX) => {
-                format!("nests deeper than {GO_NESTING_MAX} levels")
-            }
-            Ok(IgnoredAny) => return error,
-            Err(fault) => fault.to_string(),
-        };
+        }
+        let detail = format!("nests deeper than {GO_NESTING_MAX} levels");
         let (refusal, kind) = (None, JsonFaultKind::Malformed);
         WireError::RepairMalformed(JsonFault { detail, refusal, kind })
     })
@@ -191,13 +189,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_type_is_told_only_of_a_whole_text() {
-        let read = |payload: &str| repair_frame(payload.as_bytes(), &WireLimits::default()).unwrap_err();
-        assert!(matches!(read(r#"{"type":"lifecycle.record"}"#), WireError::MessageType { .. }));
-        for payload in [r#"{"type":"lifecycle.record"}}"#, r#"{"type":"lifecycle.record""#, r#"{"type":""}"#]
-        {
-            assert!(matches!(read(payload), WireError::RepairMalformed(_)), "{payload}");
-        }
+    fn another_type_nested_too_deep_is_malformed() {
+        let read = |depth: usize| {
+            let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+            let payload = format!(r#"{{"type":"lifecycle.record","x":{open}{close}}}"#);
+            repair_frame(payload.as_bytes(), &WireLimits::default()).unwrap_err()
+        };
+        assert!(matches!(read(9_999), WireError::MessageType { .. }));
+        assert!(matches!(read(10_000), WireError::RepairMalformed(_)));
     }
 
     #[test]
