@@ -119,7 +119,8 @@ impl Journal {
                     break;
                 }
             };
-            let record = payload::record(text, &limits.record)
+            let shared = journal.records.last().map(|record| &record.authority);
+            let record = payload::record(text, &limits.record, shared)
                 .map_err(|source| JournalError::Payload { offset, source })?;
             check_order(offset, last, record.version)?;
             last = record.version;
@@ -190,10 +191,8 @@ fn check_entries(entries: u64, limits: &JournalLimits) -> Result<(), JournalErro
     Ok(())
 }
 
-const fn check_order(offset: u64, previous: Version, found: Version) -> Result<(), JournalError> {
-    let increases =
-        found.epoch > previous.epoch || (found.epoch == previous.epoch && found.sequence > previous.sequence);
-    if increases { Ok(()) } else { Err(JournalError::Order { offset, previous, found }) }
+fn check_order(offset: u64, previous: Version, found: Version) -> Result<(), JournalError> {
+    if found > previous { Ok(()) } else { Err(JournalError::Order { offset, previous, found }) }
 }
 
 /// Whether a repair message of this record alone is within bounds.
@@ -292,7 +291,7 @@ pub fn after_open<'a>(file: &'a [u8], limits: &JournalLimits) -> Cow<'a, [u8]> {
             Err(EnvelopeError::Cut { .. }) => return Cow::Borrowed(&file[..at]),
             Err(_) => break,
         };
-        match payload::record(text, &limits.record) {
+        match payload::record(text, &limits.record, None) {
             Ok(record) if record.version > last => last = record.version,
             // What we refuse for its leniency alone, the reference reads on past.
             Err(error) if error.rule().is_some() => {}

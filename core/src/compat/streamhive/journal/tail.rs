@@ -63,7 +63,7 @@ fn candidate(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn is_later(text: &[u8], last: Version, limits: &RecordLimits) -> bool {
-    payload::record(text, limits).is_ok_and(|record| record.version > last)
+    payload::record(text, limits, None).is_ok_and(|record| record.version > last)
 }
 
 #[cfg(test)]
