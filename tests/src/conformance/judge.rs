@@ -45,7 +45,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn file(&mut self, _name: &str, kind: &str) {
+    pub(super) fn file(&mut self, kind: &str) {
         *self.files.entry(kind.to_owned()).or_default() += 1;
     }
 

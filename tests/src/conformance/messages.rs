@@ -36,8 +36,7 @@ const DECODERS: [(&str, Decode); 5] = [
 ];
 
 pub(super) fn wire(file: &Input<'_>, name: &str, bytes: &[u8], report: &mut Report) -> Result<(), Trouble> {
-    let repair = Limits::new(file.field("limits"))?.repair()?;
-    let limits = WireLimits { repair, ..WireLimits::default() };
+    let limits = Limits::new(file.field("limits"))?.wire()?;
     let results = file.field("results");
     for decoder in results.object()?.keys() {
         let what = format!("{name} {decoder}");

@@ -22,7 +22,7 @@ pub enum Improvement {
     FailedOpenUntouched,
     /// (j14) A repair message followed by more JSON.
     TrailingDataNamed,
-    /// A stream of frames that ends right after a frame's magic or length.
+    /// A stream of frames that ends right after a frame's magic or length, or inside a wrong magic.
     CutFrame,
 }
 
@@ -88,7 +88,8 @@ impl Improvement {
                 "another JSON value follows the message, and the decoder was called for one message type"
             }
             Self::CutFrame => {
-                "the stream ends right after a frame's magic, or right after its non-zero length"
+                "the stream ends right after a frame's magic, right after its non-zero length, or inside a \
+                 magic that is wrong already"
             }
         }
     }
@@ -104,7 +105,7 @@ impl Improvement {
             Self::ExplicitMembership => "takes it for the explicit empty set: the compaction fence opens",
             Self::FailedOpenUntouched => "has cut the file before it fails",
             Self::TrailingDataNamed => "adds ErrRepairWatermarkMismatch, which it is not",
-            Self::CutFrame => "io.EOF, as at a clean end",
+            Self::CutFrame => "io.EOF, as at a clean end; io.ErrUnexpectedEOF whatever the magic",
         }
     }
 
@@ -121,7 +122,7 @@ impl Improvement {
             Self::ExplicitMembership => "refused: an empty set is written as an empty list, by a person",
             Self::FailedOpenUntouched => "the same error; a v1 file is never written in place",
             Self::TrailingDataNamed => "malformed, and nothing else",
-            Self::CutFrame => "the error of a cut frame",
+            Self::CutFrame => "the error of a cut frame; a wrong magic as soon as it is",
         }
     }
 }
