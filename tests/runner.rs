@@ -80,6 +80,40 @@ fn a_list_that_no_longer_holds_is_told() {
     assert_eq!(expectations::unmet(list, &report).len(), 1, "no longer differs");
 }
 
+/// The reference's answers to kinds of journals that the vectors kept here do not have.
+#[test]
+fn journals_nobody_has_seen_are_judged_by_rule() {
+    let three =
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/journal/three.bin")).unwrap();
+    let refused =
+        |size: usize| json!({ "kind": "journal", "errors": ["ErrJournalCorrupt"], "after_open_size": size });
+    let cases = [("zeros-4", 4), ("zeros-4096", 4096)];
+    for (name, zeros) in cases {
+        let mut file = three.clone();
+        file.resize(file.len() + zeros, 0);
+        let report = played(name, &refused(file.len()), &file).unwrap();
+        assert_eq!(report.failures(), &[] as &[String]);
+        assert_eq!(expectations::write(&report), "zero-tail\tone.bin\n");
+    }
+
+    // The last entry's length, from 189 to 445: all of it is there, the reference cuts it off.
+    let mut file = three.clone();
+    file[366] ^= 1;
+    let left = &three[..364];
+    let (floor, last) = (json!({ "epoch": 0, "sequence": 0 }), json!({ "epoch": 1, "sequence": 2 }));
+    let summary = json!({
+        "bytes": 364, "entries": 2, "floor": floor, "last": last, "recovery_floor": floor,
+        "recovery_last": last, "records_count": 2, "records_digest": "", "truncated_tail": true,
+    });
+    let expected = json!({
+        "kind": "journal", "summary": summary, "reencode_identical": false, "after_open_size": 364,
+        "file_changed_by_open": true, "after_open_sha256": hex(&Sha256::digest(left)),
+    });
+    let report = played("last-length", &expected, &file).unwrap();
+    assert_eq!(report.failures(), &[] as &[String]);
+    assert_eq!(expectations::write(&report), "damage-not-torn\tone.bin\n");
+}
+
 #[test]
 fn unknown_kinds_limits_and_sections_are_trouble() {
     let trouble = played("kind", &json!({ "kind": "novel" }), b"x").unwrap_err();

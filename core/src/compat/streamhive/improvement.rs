@@ -75,7 +75,8 @@ impl Improvement {
         match self {
             Self::DamageNotTorn => {
                 "an entry's length claims more bytes than the file holds, and the bytes behind the length \
-                 contain a whole later entry, or are a whole entry of another length"
+                 start with a whole entry of another length or contain a whole later entry (or deciding \
+                 takes more than 64 MiB of checksums)"
             }
             Self::Unsendable => "an appended record by itself exceeds a bound of the repair batch",
             Self::EmptyFile => "the journal file has no bytes",
