@@ -159,6 +159,8 @@ impl Session {
         if first {
             self.source = if self.sends() { Source::Idle } else { Source::Off };
             self.pump_source(shared);
+            // What came while the standing was being judged.
+            self.retry(shared);
         }
     }
 
@@ -166,9 +168,9 @@ impl Session {
     pub(super) fn acknowledged(&mut self, shared: &mut Shared, version: Version) {
         self.acked = version;
         let (identity, incarnation) = (&self.peer.identity, self.peer.incarnation);
+        shared.member_seen(identity, incarnation);
         // A book without room for this peer holds back compaction for no member: all have a place.
         let _ = shared.acked.reconcile(identity, incarnation, version);
-        shared.member_seen(identity, incarnation);
         shared.member_input(identity, MemberInput::Acknowledged { version });
     }
 

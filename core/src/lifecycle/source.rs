@@ -36,6 +36,8 @@ pub(super) enum Source {
     Idle,
     /// Reading the next batch.
     Planning(Plan),
+    /// Reading the checkpoint for a snapshot in one frame.
+    Framing,
     /// Sending the blobs of the next batch or snapshot ahead of it.
     Pushing(Push),
     /// A batch or snapshot frame is out.
@@ -272,7 +274,7 @@ impl Session {
     pub(super) fn on_snapshot_get(&mut self, shared: &mut Shared, get: SnapshotGet) {
         let SnapshotGet { sha256, offset } = get;
         let Source::Snapshot(serving) = &mut self.source else {
-            if matches!(self.source, Source::Idle | Source::Planning(_) | Source::Sent) {
+            if matches!(self.source, Source::Idle | Source::Planning(_) | Source::Framing | Source::Sent) {
                 // Its pin ran out, or the peer asked again after it had all: offer anew if needed.
                 return self.pump_source(shared);
             }
@@ -287,10 +289,6 @@ impl Session {
         if serving.checkpoint.sha256 != sha256 || offset >= serving.checkpoint.bytes {
             let expected = alloc::format!("an offset below {} of the offer", serving.checkpoint.bytes);
             return self.fault(shared, PeerFaultKind::Snapshot, expected, alloc::format!("{offset}"));
-        }
-        if self.serving >= shared.config.blob_requests_max {
-            let expected = alloc::format!("at most {} open requests", shared.config.blob_requests_max);
-            return self.fault(shared, PeerFaultKind::Limit, expected, "one more");
         }
         self.serving += 1;
         serving.until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
@@ -330,6 +328,7 @@ impl Session {
             Source::Off
             | Source::Idle
             | Source::Planning(_)
+            | Source::Framing
             | Source::Pushing(_)
             | Source::Snapshot(_)
             | Source::Stopped => {}
@@ -362,8 +361,7 @@ impl Session {
             let reason = PairReason::SnapshotTooLarge;
             return self.stop(shared, Verdict::Unknown { reason });
         }
-        // Until it is read the source counts as waiting for the peer: nothing else is planned.
-        self.source = Source::Sent;
+        self.source = Source::Framing;
         let bytes_max = u32::try_from(checkpoint.bytes).unwrap_or(u32::MAX);
         let file = FileName::Checkpoint(checkpoint.number);
         shared.read(file, 0, bytes_max, ReadFor::SnapshotFrame(self.link));
@@ -375,6 +373,9 @@ impl Session {
         shared: &mut Shared,
         result: Result<Vec<u8>, StorageFault>,
     ) {
+        if !matches!(self.source, Source::Framing) {
+            return;
+        }
         let cut = shared.history.floor();
         let log = shared.current.log;
         let mut records = Vec::new();

@@ -163,10 +163,14 @@ impl NodeHost {
             Some(_) | None => pick,
         };
         let command = self.commands.remove(at);
-        Some(match command {
+        Some(self.execute_one(command))
+    }
+
+    fn execute_one(&mut self, command: Command) -> ReplicaCompletion {
+        match command {
             Command::Storage(command) => self.disk.execute(command).into(),
             Command::Blob(command) => self.blobs.execute(command),
-        })
+        }
     }
 }
 
@@ -345,11 +349,25 @@ impl Cluster {
         }
     }
 
-    fn drain(&mut self, at: usize) {
+    /// Takes what a node has to say; nothing is executed.
+    pub(crate) fn drain(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let Some(replica) = &mut node.replica else { return };
         let mut buf = Vec::new();
         while drain(replica, &mut node.host, &mut buf, 16) == Next::More {}
+    }
+
+    /// Executes the commands that `wanted` picks, oldest first, until there are none; all others wait.
+    pub(crate) fn run(&mut self, at: usize, wanted: impl Fn(&Command) -> bool) {
+        self.drain(at);
+        while let Some(which) = self.nodes[at].host.commands.iter().position(&wanted) {
+            let now = self.now;
+            let node = &mut self.nodes[at];
+            let command = node.host.commands.remove(which);
+            let completion = node.host.execute_one(command);
+            node.replica.as_mut().expect("up").handle_completion(now, completion);
+            self.drain(at);
+        }
     }
 
     /// One random step of one node: a command, some bytes of a link, or nothing to do.
