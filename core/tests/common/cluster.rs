@@ -96,6 +96,8 @@ pub(crate) struct Wires {
     pub(crate) out: BTreeMap<LinkId, VecDeque<u8>>,
     ready: BTreeSet<LinkId>,
     closing: BTreeSet<LinkId>,
+    /// Links that take no bytes before they are resumed.
+    paused: BTreeSet<LinkId>,
 }
 
 /// The host of one replica.
@@ -119,6 +121,9 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
         }
         if let Event::CloseLink { link, .. } = &event {
             self.wires.closing.insert(*link);
+        }
+        if let Event::Resume { link } = &event {
+            self.wires.paused.remove(link);
         }
         self.events.push(event);
     }
@@ -343,6 +348,7 @@ impl Cluster {
             let node = &mut self.nodes[node];
             node.host.wires.out.remove(&link);
             node.host.wires.ready.remove(&link);
+            node.host.wires.paused.remove(&link);
             if let Some(replica) = &mut node.replica {
                 replica.handle_link_down(now, link);
             }
@@ -386,6 +392,9 @@ impl Cluster {
         let links: Vec<(LinkId, (usize, LinkId))> =
             self.nodes[at].links.iter().map(|(link, peer)| (*link, *peer)).collect();
         for (link, (peer, peer_link)) in links {
+            if self.nodes[peer].host.wires.paused.contains(&peer_link) {
+                continue;
+            }
             let limit = 1 + self.rng.below(4096) as usize;
             let queue = self.nodes[at].host.wires.out.entry(link).or_default();
             let bytes: Vec<u8> = queue.drain(..limit.min(queue.len())).collect();
@@ -397,8 +406,10 @@ impl Cluster {
             }
             did = true;
             if let Some(replica) = &mut self.nodes[peer].replica {
-                let flow = replica.handle_received(now, peer_link, &bytes);
-                assert!(flow == Flow::More || replica.status().commands_outstanding > 0);
+                if replica.handle_received(now, peer_link, &bytes) == Flow::Pause {
+                    self.nodes[peer].host.wires.paused.insert(peer_link);
+                }
+                self.drain(peer);
             }
         }
         self.drain(at);
