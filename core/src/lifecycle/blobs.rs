@@ -82,6 +82,10 @@ impl Session {
         result: Result<Option<BlobPiece>, StorageFault>,
     ) {
         match result {
+            Ok(Some(piece)) if offset > piece.total => {
+                let expected = alloc::format!("an offset within the {} bytes of {key}", piece.total);
+                self.fault(shared, PeerFaultKind::Blob, expected, offset.to_string());
+            }
             Ok(Some(piece)) => {
                 let (total, data) = (piece.total, piece.bytes);
                 self.answer_piece(

@@ -51,6 +51,11 @@ impl Session {
         if self.digesting.is_some() {
             return;
         }
+        self.judge_standing(shared, theirs);
+    }
+
+    /// Judges where the peer stands, with our digest there if both have one.
+    pub(super) fn judge_standing(&mut self, shared: &mut Shared, theirs: Standing) {
         if self.needs_digest(shared, &theirs) {
             return self.begin_digest(shared, theirs);
         }
@@ -146,6 +151,7 @@ impl Session {
             }
             Judgement::Behind(verified) => {
                 self.acked = self.acked.max(shared.history.tail());
+                self.ahead = Some(*theirs);
                 let verdict = Verdict::Complete { through: ours.tail, verified };
                 self.open(shared, first, Some(verdict));
             }

@@ -429,7 +429,7 @@ impl Replica {
         }
         self.shared.remove_unused();
         // The journal has room, or a state from which what waited can go on.
-        self.shared.freed = true;
+        self.each(Session::retry);
         self.each(|session, shared| session.pump_source(shared));
     }
 

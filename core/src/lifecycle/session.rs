@@ -9,6 +9,7 @@ use super::api::{
 use super::config::ReplicaConfig;
 use super::fetch::Fetch;
 use super::install::Offered;
+use super::judge::Standing;
 use super::judging::Digesting;
 use super::receive::Receive;
 use super::shared::Shared;
@@ -125,6 +126,9 @@ pub(super) struct Session {
     pub(super) acked: Version,
     pub(super) verdict: Option<PairVerdict>,
     pub(super) digesting: Option<Digesting>,
+    /// Where the peer said it stands, above our tail: it has all we have, and what it has above that is
+    /// compared once we have it, too.
+    pub(super) ahead: Option<Standing>,
     pub(super) source: Source,
     pub(super) receive: Receive,
     pub(super) fetch: Fetch,
@@ -161,6 +165,7 @@ impl Session {
             acked: Version::ZERO,
             verdict: None,
             digesting: None,
+            ahead: None,
             source: Source::Waiting,
             receive: Receive::Idle,
             fetch: Fetch::default(),

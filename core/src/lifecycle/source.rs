@@ -80,6 +80,14 @@ impl Session {
             return;
         }
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
+        if let Some(theirs) = self.ahead {
+            if tail >= theirs.tail {
+                self.ahead = None;
+                self.source = Source::Waiting;
+                self.judge_standing(shared, theirs);
+            }
+            return;
+        }
         if self.acked >= tail {
             if self.synced != Some(tail) && !tail.is_zero() {
                 self.synced = Some(tail);
@@ -310,6 +318,12 @@ impl Session {
         result: Result<Vec<u8>, StorageFault>,
     ) {
         match result {
+            Ok(data) if data.is_empty() => {
+                let Source::Snapshot(serving) = &self.source else { return };
+                let file = FileName::Checkpoint(serving.checkpoint.number);
+                let detail = "expected more of the checkpoint, found its end";
+                self.read_failed(shared, StorageFault::damaged(file, offset, detail));
+            }
             Ok(data) => {
                 self.answer_piece(shared, place, OwnMessage::SnapshotChunk(SnapshotChunk { offset, data }));
             }
