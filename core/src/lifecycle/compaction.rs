@@ -3,7 +3,7 @@
 
 use super::api::{Compacted, Done, Event, RequestError, RequestId};
 use super::compact::{CompactPurpose, Compaction, CompactionPlan, CompactionResult};
-use super::membership::compaction_bound;
+use super::membership::{Member, MemberState, compaction_bound};
 use super::opaque::{Opaque, floor_bytes};
 use super::shared::{Commit, Purpose, Shared};
 use crate::error::StorageFault;
@@ -16,6 +16,8 @@ use crate::record::Version;
 #[derive(Debug)]
 pub(super) struct Running {
     request: RequestId,
+    /// Where it ends.
+    target: Version,
     part: Compaction,
     /// What it made, while `current` is being replaced.
     result: Option<CompactionResult>,
@@ -72,9 +74,20 @@ impl Shared {
             epochs: self.history.epochs(),
             keys_per_round_max: self.config.compaction_keys_max,
         });
-        self.compaction = Some(Running { request, part, result: None });
+        self.compaction = Some(Running { request, target, part, result: None });
         self.advance_compaction();
         Ok(())
+    }
+
+    /// Whether a member that begins to read above `version` now would lose its place to the compaction
+    /// under way, which was judged before it counted.
+    pub(super) fn too_late_to_count(&self, identity: &str, version: Version) -> bool {
+        let taken = self.compaction.as_ref().is_some_and(|running| running.target > version);
+        let counts = |member: &Member| match member.state {
+            MemberState::Joining { .. } | MemberState::Lapsed => false,
+            MemberState::Active => true,
+        };
+        taken && self.members.get(identity).is_some_and(|member| !counts(member))
     }
 
     /// The number of the next checkpoint; never given twice in one run, and files of earlier runs

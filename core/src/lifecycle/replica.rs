@@ -430,7 +430,6 @@ impl Replica {
         self.shared.remove_unused();
         // The journal has room, or a state from which what waited can go on.
         self.each(Session::retry);
-        self.each(|session, shared| session.pump_source(shared));
     }
 
     /// The log has stopped for good, whichever of its files failed: nothing is written after this, and

@@ -434,6 +434,7 @@ impl Session {
         self.pump_fetch(shared);
         self.retry_offered(shared);
         self.advance_batch(shared);
+        self.pump_source(shared);
     }
 
     /// Whether the peer has said where it stands and was not judged yet: what it sends meanwhile waits.

@@ -98,6 +98,9 @@ impl Session {
         if shared.halted.is_some() || !self.has_room(shared) {
             return;
         }
+        if shared.too_late_to_count(&self.peer.identity, self.acked.max(floor)) {
+            return;
+        }
         if self.acked < floor {
             return self.begin_snapshot(shared);
         }

@@ -308,6 +308,7 @@ impl Cluster {
         node.host.commands.clear();
         node.host.wires = Wires::default();
         node.host.disk.power_cut();
+        node.host.blobs.parts.clear();
     }
 
     pub(crate) fn restart(&mut self, at: usize) {
@@ -416,7 +417,7 @@ impl Cluster {
         did
     }
 
-    /// Steps until nothing moves any more, time included up to `idle_ms` at a time.
+    /// Steps until nothing moves any more but what waits for longer than some milliseconds.
     pub(crate) fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000_000 {
@@ -427,7 +428,14 @@ impl Cluster {
             }
             quiet = if did { 0 } else { quiet + 1 };
             if quiet == 3 {
-                return;
+                // A link that had no room looks again after some milliseconds.
+                let soon = Some(self.now.mono.after_ms(10));
+                let due = |n: &Node| n.replica.as_ref().and_then(|r| r.pending().deadline);
+                if !self.nodes.iter().any(|n| due(n).is_some() && due(n) <= soon) {
+                    return;
+                }
+                self.tick(10);
+                quiet = 0;
             }
         }
         panic!("the cluster does not settle");
@@ -435,6 +443,12 @@ impl Cluster {
 
     /// Lets time pass, then settles.
     pub(crate) fn pass(&mut self, ms: u64) {
+        self.tick(ms);
+        self.settle();
+    }
+
+    /// Lets time pass.
+    pub(crate) fn tick(&mut self, ms: u64) {
         self.now.mono = self.now.mono.after_ms(ms);
         let now = self.now;
         for node in &mut self.nodes {
@@ -442,7 +456,6 @@ impl Cluster {
                 replica.handle_timeout(now);
             }
         }
-        self.settle();
     }
 
     pub(crate) fn replica(&mut self, at: usize) -> &mut Replica {
