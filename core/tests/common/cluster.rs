@@ -240,13 +240,44 @@ impl Cluster {
         config: ReplicaConfig,
         log: LogId,
     ) -> usize {
-        let at = self.nodes.len();
-        let init = Init {
-            log,
+        let init = Init { log, ..self.init(identity, writes) };
+        let at = self.add_empty(config);
+        self.start(at, Some(init)).expect("a new log");
+        at
+    }
+
+    pub(crate) fn init(&self, identity: &str, writes: bool) -> Init {
+        Init {
+            log: LOG,
             identity: identity.into(),
             namespaces: vec![b"files".to_vec()],
             authority: writes.then(|| AuthorityId::from_text(identity)),
-        };
+        }
+    }
+
+    /// A node whose power was cut while its log was being made, after `count` commands.
+    pub(crate) fn add_crashed(
+        &mut self,
+        identity: &str,
+        writes: bool,
+        config: ReplicaConfig,
+        count: usize,
+    ) -> usize {
+        let (init, seed, now) = (self.init(identity, writes), self.seed(), self.now);
+        let at = self.add_empty(config.clone());
+        let node = &mut self.nodes[at];
+        let mut recovery = Recovery::create(now, seed, config, init);
+        for _ in 0..count {
+            let _ = drain(&mut recovery, &mut node.host, &mut Vec::new(), 64);
+            let Some(completion) = node.host.step(&mut self.rng) else { break };
+            recovery.handle_completion(now, completion);
+        }
+        self.kill(at);
+        at
+    }
+
+    fn add_empty(&mut self, config: ReplicaConfig) -> usize {
+        let at = self.nodes.len();
         self.nodes.push(Node {
             host: NodeHost::default(),
             replica: None,
@@ -254,7 +285,6 @@ impl Cluster {
             config,
             links: BTreeMap::new(),
         });
-        self.start(at, Some(init)).expect("a new log");
         at
     }
 
@@ -382,14 +412,27 @@ impl Cluster {
         self.now.mono = Instant(self.now.mono.0 + 1_000);
         self.drain(at);
         let mut did = false;
-        let now = self.now;
         if self.rng.below(2) == 0 || self.nodes[at].links.is_empty() {
-            let node = &mut self.nodes[at];
-            if let (Some(replica), Some(completion)) = (&mut node.replica, node.host.step(&mut self.rng)) {
-                replica.handle_completion(now, completion);
-                did = true;
-            }
+            did = self.execute_next(at);
         }
+        did |= self.step_links(at);
+        self.drain(at);
+        did
+    }
+
+    /// Executes one command of a node; whether it had one.
+    pub(crate) fn execute_next(&mut self, at: usize) -> bool {
+        let now = self.now;
+        let node = &mut self.nodes[at];
+        let Some(replica) = &mut node.replica else { return false };
+        let Some(completion) = node.host.step(&mut self.rng) else { return false };
+        replica.handle_completion(now, completion);
+        true
+    }
+
+    /// Carries some bytes of a node's links; whether there were any.
+    pub(crate) fn step_links(&mut self, at: usize) -> bool {
+        let (now, mut did) = (self.now, false);
         let links: Vec<(LinkId, (usize, LinkId))> =
             self.nodes[at].links.iter().map(|(link, peer)| (*link, *peer)).collect();
         for (link, (peer, peer_link)) in links {
@@ -413,7 +456,6 @@ impl Cluster {
                 self.drain(peer);
             }
         }
-        self.drain(at);
         did
     }
 
