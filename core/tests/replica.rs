@@ -8,12 +8,18 @@ use strandline_core::lifecycle::api::{Done, Event, MembersChange, MutationError,
 use strandline_core::record::Version;
 use strandline_core::verdict::Verdict;
 
-fn verdicts(cluster: &Cluster, at: usize) -> Vec<String> {
-    let of = |event: &Event| match event {
-        Event::Verdict { verdict, .. } => Some(format!("{verdict:?}")),
-        _ => None,
-    };
-    cluster.nodes[at].host.events.iter().filter_map(of).collect()
+/// Two nodes hold the same; if not, what happened to them is shown.
+fn assert_same(cluster: &mut Cluster, a: usize, b: usize) {
+    if cluster.contents(a) != cluster.contents(b) {
+        for at in [a, b] {
+            let told = |e: &&Event| !matches!(e, Event::Durable { .. } | Event::Frames { .. });
+            let events: Vec<&Event> = cluster.nodes[at].host.events.iter().filter(told).collect();
+            eprintln!("node {at}: {events:#?}");
+            let status = cluster.replica(at).status();
+            eprintln!("{:?}\n{} of {}, floor {}", status.links, status.present, status.tail, status.floor);
+        }
+        panic!("{a} and {b} differ");
+    }
 }
 
 #[test]
@@ -65,21 +71,21 @@ fn a_follower_is_repaired_and_deletes_are_never_undone() {
         cluster.settle();
         cluster.connect(a, b).expect("connects");
         cluster.settle();
-        assert_eq!(cluster.contents(a), cluster.contents(b));
+        assert_same(&mut cluster, a, b);
         assert_eq!(cluster.contents(b).len(), 300);
         assert!(cluster.contents(b).values().all(Option::is_some), "blobs came first");
         // Live: records flow on as they arrive; a sleeper catches up.
         cluster.mutate(a, &[delete("k0001")]).expect("accepted");
         cluster.put(a, "k0002", &vec![9; 700_000]);
         cluster.settle();
-        assert_eq!(cluster.contents(a), cluster.contents(b));
+        assert_same(&mut cluster, a, b);
         cluster.kill(b);
         cluster.mutate(a, &[delete("k0003")]).expect("accepted");
         cluster.settle();
         cluster.restart(b);
         cluster.connect(b, a).expect("connects");
         cluster.settle();
-        assert_eq!(cluster.contents(a), cluster.contents(b));
+        assert_same(&mut cluster, a, b);
         assert!(!cluster.contents(b).contains_key(b"k0003".as_slice()));
         let (sa, sb) = (cluster.replica(a).status(), cluster.replica(b).status());
         assert_eq!((sa.tail, sa.tail_digest), (sb.tail, sb.tail_digest));
@@ -131,7 +137,7 @@ fn compaction_waits_for_members_and_a_late_replica_gets_a_snapshot() {
         let c = cluster.add("c", false, small_config());
         cluster.connect(c, a).expect("connects");
         cluster.settle();
-        assert_eq!(cluster.contents(a), cluster.contents(c), "seed {seed}: {:?}", verdicts(&cluster, c));
+        assert_same(&mut cluster, a, c);
         assert!(cluster.nodes[c].host.events.iter().any(|e| matches!(e, Event::Installed { .. })));
         for at in [a, b, c] {
             cluster.kill(at);
@@ -148,7 +154,11 @@ fn a_snapshot_goes_on_over_another_link() {
         let mut cluster = Cluster::new(seed);
         let a = cluster.add("a", true, small_config());
         for i in 0..4000 {
-            cluster.put(a, &format!("some longer key, so that there are pieces {i:06}"), format!("v{}", i % 50).as_bytes());
+            cluster.put(
+                a,
+                &format!("some longer key, so that there are pieces {i:06}"),
+                format!("v{}", i % 50).as_bytes(),
+            );
             if i % 16 == 0 {
                 cluster.settle();
             }
@@ -170,7 +180,7 @@ fn a_snapshot_goes_on_over_another_link() {
         }
         cluster.connect(c, a).expect("connects");
         cluster.settle();
-        assert_eq!(cluster.contents(a), cluster.contents(c));
+        assert_same(&mut cluster, a, c);
     }
 }
 
@@ -222,8 +232,8 @@ fn three_in_a_ring_converge() {
             }
         }
         cluster.settle();
-        assert_eq!(cluster.contents(a), cluster.contents(b));
-        assert_eq!(cluster.contents(a), cluster.contents(c));
+        assert_same(&mut cluster, a, b);
+        assert_same(&mut cluster, a, c);
         assert!(cluster.nodes.iter().all(|n| n.links.len() == 2), "no link was closed");
     }
 }

@@ -14,7 +14,8 @@ use strandline_core::error::StorageFault;
 use strandline_core::lifecycle::api::{
     Change, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Status,
 };
-use strandline_core::lifecycle::replica::{Init, RecoveryReport, Replica};
+use strandline_core::lifecycle::recovery::{Init, RecoveryReport};
+use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::{BlobKey, Key, RecordError, Version};
 
 /// A replica whose calls block. Share it between threads by reference or in an `Arc`: writes of
@@ -22,7 +23,7 @@ use strandline_core::record::{BlobKey, Key, RecordError, Version};
 ///
 /// ```
 /// use strandline_core::id::LogId;
-/// use strandline_core::lifecycle::replica::Init;
+/// use strandline_core::lifecycle::recovery::Init;
 /// use strandline_core::record::{AuthorityId, State};
 /// use strandline_file::blocking::BlockingReplica;
 /// use strandline_file::node::NodeConfig;

@@ -14,17 +14,17 @@ pub use links::LinkSink;
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
 use owner::{Clock, Input, Owner};
 use reply::Waiting;
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
+use strandline_core::lifecycle::api::Event;
 use strandline_core::lifecycle::command::Command;
-use strandline_core::lifecycle::replica::{
-    Init, NotRecovered, Recovery, RecoveryError, RecoveryReport, Replica, ReplicaConfig,
-};
+use strandline_core::lifecycle::config::ReplicaConfig;
+use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
+use strandline_core::lifecycle::replica::Replica;
 use strandline_core::machine::{Host, Machine, Next, Sent, drain};
 use strandline_core::seed::Seed;
 
@@ -206,7 +206,7 @@ fn recover(
         let next = drain(&mut recovery, &mut host, &mut Vec::new(), RECOVERY_OUTPUTS_MAX);
         recovery = match recovery.finish() {
             Ok(recovered) => return Ok(recovered),
-            Err(NotRecovered::Working(recovery)) => recovery,
+            Err(NotRecovered::Working(recovery)) => *recovery,
             Err(NotRecovered::Failed(error)) => return Err(error.into()),
         };
         let input = match next {
@@ -226,8 +226,8 @@ impl Host<Recovery> for RecoveryHost<'_> {
     fn execute(&mut self, command: Command) {
         self.0.execute(command);
     }
-    fn notify(&mut self, event: Infallible) {
-        match event {}
+    fn notify(&mut self, _event: Event) {
+        // Nobody listens yet, and what recovery did is in its report.
     }
     fn ready(&mut self) -> Option<LinkId> {
         None

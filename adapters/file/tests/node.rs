@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use strandline_core::id::LogId;
 use strandline_core::lifecycle::api::{Change, Mutation, MutationError, Scan};
-use strandline_core::lifecycle::replica::{Init, RecoveryError};
+use strandline_core::lifecycle::recovery::{Init, RecoveryError};
 use strandline_core::record::{AuthorityId, Key, State};
 use strandline_file::OpenError;
 use strandline_file::blocking::BlockingReplica;
@@ -90,7 +90,7 @@ fn a_directory_has_one_opener_and_one_log() -> Result {
     let replica = create(&path)?;
     assert!(matches!(open(&path), Err(StartError::Open(OpenError::InUse(_)))));
     replica.close()?;
-    assert!(matches!(create(&path), Err(StartError::Recovery(RecoveryError::Exists))));
+    assert!(matches!(create(&path), Err(StartError::Recovery(RecoveryError::Exists { .. }))));
     open(&path)?.close()?;
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty)?;

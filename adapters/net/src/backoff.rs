@@ -13,8 +13,6 @@ pub(crate) enum AttemptEnd {
     Rejected,
     /// Another link with the peer exists and stays.
     Duplicate,
-    /// Repair stopped with a verdict: a person must decide.
-    Stopped,
     /// One side broke the protocol.
     Fault,
     /// The link was lost after it had stood for a while.
@@ -39,7 +37,7 @@ impl AttemptEnd {
         match self {
             Self::LostSettled => Pace::StartOver,
             Self::Unreachable | Self::LostEarly => Pace::Grow,
-            Self::Rejected | Self::Duplicate | Self::Stopped | Self::Fault => Pace::Slow,
+            Self::Rejected | Self::Duplicate | Self::Fault => Pace::Slow,
         }
     }
 }
@@ -121,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn rejected_duplicate_stopped_and_fault_wait_longest() {
-        for end in [AttemptEnd::Rejected, AttemptEnd::Duplicate, AttemptEnd::Stopped, AttemptEnd::Fault] {
+    fn rejected_duplicate_and_fault_wait_longest() {
+        for end in [AttemptEnd::Rejected, AttemptEnd::Duplicate, AttemptEnd::Fault] {
             assert_between(backoff("p").after(end), 1_000);
         }
     }

@@ -1,4 +1,5 @@
-//! Brings a new connection through the handshake, in bounded time and bytes.
+//! Brings a new connection through the handshake, in bounded time. The handshake itself bounds the
+//! bytes.
 
 use crate::config::ms;
 use crate::network::Context;
@@ -6,22 +7,75 @@ use crate::peers::Peer;
 use crate::runtime::{Runtime, within};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use std::io;
-use strandline_core::lifecycle::api::{LinkRole, Status};
-use strandline_core::wire::handshake::{Authenticated, Handshake, HandshakeError};
+use strandline_core::id::{Incarnation, LogId};
+use strandline_core::lifecycle::api::LinkRole;
+use strandline_core::wire::auth::AuthTooLarge;
+use strandline_core::wire::capability::{Capabilities, Capability, CapabilityError};
+use strandline_core::wire::handshake::{
+    Authenticated, DialAuth, Handshake, HandshakeError, ListenAuth, PeerCredential, Progress,
+};
+use strandline_core::wire::identity::{IdentityError, PeerIdentity};
 
-/// How this node introduces itself.
+/// Read from a connection at once during the handshake.
+const CHUNK_BYTES: usize = 4 << 10;
+
+/// How this node introduces itself, and whom it lets in.
+#[derive(Debug)]
 pub(crate) struct Introduction {
-    identity: String,
-    token: String,
+    dial: DialAuth,
+    listen: ListenAuth,
+}
+
+/// Why a node cannot introduce itself: the caller's mistake.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum IntroductionError {
+    /// This node's name, or a peer's, is none.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// What this node declares is not allowed.
+    #[error(transparent)]
+    Capabilities(#[from] CapabilityError),
 }
 
 impl Introduction {
-    pub(crate) fn of(status: &Status, token: String) -> Self {
-        Self { identity: status.identity.clone(), token }
+    /// Introduces the replica called `name`, with `token` to those we call.
+    pub(crate) fn new(
+        name: &str,
+        log: LogId,
+        incarnation: Incarnation,
+        token: String,
+        peers: &[Peer],
+    ) -> Result<Self, IntroductionError> {
+        let identity = Some(PeerIdentity::parse(name)?);
+        let capabilities = Capabilities::new([
+            Capability::Lifecycle,
+            Capability::RepairReconcile,
+            Capability::Log(log),
+            Capability::Incarnation(incarnation),
+            Capability::SnapshotChunks,
+            Capability::BlobRanges,
+            Capability::History,
+        ])?;
+        let mut credentials = Vec::new();
+        for peer in peers {
+            let name = PeerIdentity::parse(&peer.identity)?;
+            if let Some(token) = &peer.token {
+                credentials.push(PeerCredential::of_token(name, token));
+            }
+        }
+        let listen =
+            ListenAuth { identity: identity.clone(), capabilities: capabilities.clone(), credentials };
+        Ok(Self { dial: DialAuth { token, identity, capabilities, expect: None }, listen })
+    }
+
+    fn to(&self, peer: &Peer) -> DialAuth {
+        // Judged when the introduction was made.
+        DialAuth { expect: PeerIdentity::parse(&peer.identity).ok(), ..self.dial.clone() }
     }
 }
 
 /// A connection that is through the handshake.
+#[derive(Debug)]
 pub(crate) struct Greeted<C> {
     pub(crate) connection: C,
     pub(crate) peer: Authenticated,
@@ -35,14 +89,14 @@ pub(crate) struct Greeted<C> {
 pub(crate) enum GreetError {
     #[error("connection failed in the handshake: {0}")]
     Connection(#[from] io::Error),
-    #[error("expected the handshake within {ms_max} ms")]
+    #[error("expected the handshake to end within {ms_max} ms")]
     Late { ms_max: u64 },
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    #[error("expected peer {expected:?} at this address, found {found:?}")]
-    OtherPeer { expected: String, found: String },
-    #[error("peer {identity:?} is authenticated and not configured")]
-    NotConfigured { identity: String },
+    #[error(transparent)]
+    Token(#[from] AuthTooLarge),
+    #[error("peer {identity} is authenticated, and expected among the configured peers")]
+    NotConfigured { identity: PeerIdentity },
 }
 
 /// Introduces us to `peer`, whom we called.
@@ -51,9 +105,9 @@ pub(crate) async fn greet_as_dialer<R: Runtime, N>(
     peer: &Peer,
     mut connection: R::Connection,
 ) -> Result<Greeted<R::Connection>, GreetError> {
-    let us = &context.introduction;
-    let handshake = Handshake::dialer(&us.identity, &us.token);
-    let (authenticated, early) = in_time(context, &mut connection, handshake).await?;
+    let mut hello = Vec::new();
+    let handshake = Handshake::dial(context.introduction.to(peer), &mut hello)?;
+    let (authenticated, early) = in_time(context, &mut connection, handshake, hello).await?;
     Ok(Greeted { connection, peer: authenticated, role: peer.role, early })
 }
 
@@ -62,12 +116,12 @@ pub(crate) async fn greet_as_listener<R: Runtime, N>(
     context: &Context<R, N>,
     mut connection: R::Connection,
 ) -> Result<Greeted<R::Connection>, GreetError> {
-    let handshake = Handshake::listener(&context.introduction.identity);
-    let (authenticated, early) = in_time(context, &mut connection, handshake).await?;
+    let handshake = Handshake::listen(context.introduction.listen.clone());
+    let (authenticated, early) = in_time(context, &mut connection, handshake, Vec::new()).await?;
     let identity = authenticated.identity();
-    match context.peers.iter().find(|peer| peer.identity == identity) {
+    match context.peers.iter().find(|peer| peer.identity == identity.as_str()) {
         Some(peer) => Ok(Greeted { connection, role: peer.role, peer: authenticated, early }),
-        None => Err(GreetError::NotConfigured { identity: identity.to_owned() }),
+        None => Err(GreetError::NotConfigured { identity: identity.clone() }),
     }
 }
 
@@ -75,29 +129,47 @@ async fn in_time<R: Runtime, N>(
     context: &Context<R, N>,
     connection: &mut R::Connection,
     handshake: Handshake,
+    hello: Vec<u8>,
 ) -> Result<(Authenticated, Vec<u8>), GreetError> {
     let ms_max = context.config.handshake_ms;
-    let exchanged = within(&context.runtime, ms(ms_max), exchange(connection, handshake)).await;
+    let exchanged = within(&context.runtime, ms(ms_max), exchange(connection, handshake, hello)).await;
     exchanged.ok_or(GreetError::Late { ms_max })?
 }
 
-/// Carries bytes until the handshake has ended, and what it still has to say is out.
+/// Carries bytes until the handshake has ended, and what it had to say is out, a rejection too.
 async fn exchange(
     connection: &mut (impl AsyncRead + AsyncWrite + Unpin),
     mut handshake: Handshake,
+    mut out: Vec<u8>,
 ) -> Result<(Authenticated, Vec<u8>), GreetError> {
-    let mut chunk = [0; 4 << 10];
+    let mut chunk = [0; CHUNK_BYTES];
     loop {
-        while let Some(bytes) = handshake.poll_send() {
-            connection.write_all(&bytes).await?;
-            connection.flush().await?;
-        }
+        say(connection, &mut out).await?;
         let bytes = connection.read(&mut chunk).await?;
         if bytes == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        if let Some(done) = handshake.handle_received(&chunk[..bytes])? {
-            return Ok(done);
+        match handshake.handle_received(&chunk[..bytes], &mut out) {
+            Ok(Progress::More(on)) => handshake = on,
+            Ok(Progress::Done { peer, rest }) => {
+                say(connection, &mut out).await?;
+                return Ok((peer, rest));
+            }
+            Err(error) => {
+                // The peer may be gone already; it has failed either way.
+                let _ = say(connection, &mut out).await;
+                let _ = connection.close().await;
+                return Err(error.into());
+            }
         }
     }
+}
+
+async fn say(connection: &mut (impl AsyncWrite + Unpin), out: &mut Vec<u8>) -> io::Result<()> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    connection.write_all(out).await?;
+    out.clear();
+    connection.flush().await
 }

@@ -20,6 +20,7 @@ mod stop;
 mod testing;
 
 pub use config::NetConfig;
+pub use greet::IntroductionError;
 pub use handle::Handle;
 pub use network::{Network, NetworkConfig, NetworkError};
 pub use peers::Peer;

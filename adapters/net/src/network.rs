@@ -2,11 +2,12 @@
 
 use crate::config::{NetConfig, ms};
 use crate::gate::Gate;
+use crate::greet::{Introduction, IntroductionError};
 use crate::handle::Handle;
 use crate::peers::Peer;
 use crate::runtime::{Runtime, within};
 use crate::stop::{Stop, Stopper, stopper};
-use crate::{dial, greet::Introduction, listen};
+use crate::{dial, listen};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub enum NetworkError {
     /// The node cannot be asked who it is.
     #[error(transparent)]
     Node(#[from] Unavailable),
+    /// This node, or a peer, has no proper name.
+    #[error(transparent)]
+    Introduction(#[from] IntroductionError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -80,7 +84,8 @@ impl<R: Runtime> Network<R> {
         let NetworkConfig { limits, listen, peers, token, seed } = config;
         no_peer_twice(&peers)?;
         let handle = Handle::new(node.clone(), runtime.clone());
-        let introduction = Introduction::of(&handle.status().await?, token);
+        let us = handle.status().await?;
+        let introduction = Introduction::new(&us.identity, us.log, us.incarnation, token, &peers)?;
         let (stopper, stop) = stopper();
         let gate = Gate::new(limits.connections_max, limits.connections_per_address_max);
         let shutdown_ms = limits.shutdown_ms;

@@ -219,7 +219,7 @@ mod tests {
     use tokio::task::JoinHandle;
     use tokio_util::compat::Compat;
 
-    const FRAME: [u8; 4 * PIPE_BYTES] = [7; 4 * PIPE_BYTES];
+    static FRAME: [u8; 4 * PIPE_BYTES] = [7; 4 * PIPE_BYTES];
 
     /// A session of `node` under way, and the peer's end of it.
     async fn start(node: &FakeNode, config: NetConfig) -> (JoinHandle<SessionEnd>, Compat<DuplexStream>) {

@@ -108,7 +108,7 @@ pub struct Server {
 ///
 /// ```
 /// use strandline_core::id::LogId;
-/// use strandline_core::lifecycle::replica::Init;
+/// use strandline_core::lifecycle::recovery::Init;
 /// use strandline_core::record::AuthorityId;
 /// use strandline_file::node::{Node, NodeConfig};
 /// use strandline_net::NetConfig;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use strandline_core::id::LogId;
 use strandline_core::lifecycle::api::LinkRole;
-use strandline_core::lifecycle::replica::Init;
+use strandline_core::lifecycle::recovery::Init;
 use strandline_core::record::{AuthorityId, Key, State, Version};
 use strandline_file::node::{Node, NodeConfig, StartError, Unavailable, WriteError};
 use strandline_net::{Handle, NetConfig, Peer};

@@ -478,6 +478,15 @@ impl fmt::Display for Divergence {
 /// The verdict over a pair of peers.
 pub type PairVerdict = crate::verdict::Verdict<Version, Verified, PairReason, Divergence>;
 
+/// Whether the link may hand in more bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Flow {
+    /// Yes.
+    More,
+    /// Not before [`Event::Resume`]: frames that came already wait for the disk.
+    Pause,
+}
+
 /// Something the host should know.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
@@ -496,7 +505,7 @@ pub enum Event {
         /// Which link.
         link: LinkId,
     },
-    /// The link may hand in bytes again, after [`super::session::Flow::Pause`].
+    /// The link may hand in bytes again, after [`Flow::Pause`].
     Resume {
         /// Which link.
         link: LinkId,

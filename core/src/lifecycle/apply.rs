@@ -97,8 +97,7 @@ mod tests {
     #[test]
     fn conflict_of_the_same_version_with_another_blob_state_or_authority() {
         let held = record(present(1), 3, "a");
-        for other in
-            [record(present(2), 3, "a"), record(State::Deleted, 3, "a"), record(present(1), 3, "b")]
+        for other in [record(present(2), 3, "a"), record(State::Deleted, 3, "a"), record(present(1), 3, "b")]
         {
             assert_eq!(classify(Some(&held), &other), Application::Conflict);
         }

@@ -247,8 +247,18 @@ impl Authority {
         }
         let bound = given.max(self.reserved).saturating_add(RESERVED_PER_WRITE);
         self.write = Write::InFlight { bound };
-        let content = Sidecar { authority: self.id.as_str().to_string(), epoch: self.epoch, reserved: bound };
-        Some(serde_json::to_vec(&content).expect("a string and two numbers are JSON"))
+        Some(self.content(bound))
+    }
+
+    /// The sidecar's content for a log that is being created: nothing is reserved yet.
+    #[must_use]
+    pub fn initial_content(&self) -> Vec<u8> {
+        self.content(self.reserved)
+    }
+
+    fn content(&self, reserved: u64) -> Vec<u8> {
+        let content = Sidecar { authority: self.id.as_str().to_string(), epoch: self.epoch, reserved };
+        serde_json::to_vec(&content).expect("a string and two numbers are JSON")
     }
 
     /// Takes the answer to the write: `durable` if the replaced sidecar survives power loss. A

@@ -71,7 +71,8 @@ impl Session {
         self.serving += 1;
         let most = crate::limits::PIECE_BYTES_MAX;
         let bytes_max = u32::try_from(bytes).unwrap_or(most).min(most);
-        shared.blob(self.link, LinkPurpose::ServePiece(key, offset), |ticket| BlobCommand::Read {
+        let place = self.pieces.ask();
+        shared.blob(self.link, LinkPurpose::ServePiece(key, offset, place), |ticket| BlobCommand::Read {
             ticket,
             key,
             offset,
@@ -85,16 +86,29 @@ impl Session {
         shared: &mut Shared,
         key: BlobKey,
         offset: u64,
+        place: u64,
         result: Result<Option<BlobPiece>, StorageFault>,
     ) {
-        self.serving = self.serving.saturating_sub(1);
         match result {
             Ok(Some(piece)) => {
                 let (total, data) = (piece.total, piece.bytes);
-                self.send_own(shared, OwnMessage::BlobRange(BlobRange { key, offset, total, data }));
+                self.answer_piece(
+                    shared,
+                    place,
+                    OwnMessage::BlobRange(BlobRange { key, offset, total, data }),
+                );
             }
-            Ok(None) => self.send_own(shared, OwnMessage::BlobAbsent { key }),
+            Ok(None) => self.answer_piece(shared, place, OwnMessage::BlobAbsent { key }),
             Err(fault) => self.read_failed(shared, fault),
+        }
+    }
+
+    /// Sends the answers whose turn it is.
+    pub(super) fn answer_piece(&mut self, shared: &mut Shared, place: u64, message: OwnMessage) {
+        self.serving = self.serving.saturating_sub(1);
+        self.pieces.answer(place, message);
+        while let Some(message) = self.pieces.next() {
+            self.send_own(shared, message);
         }
     }
 

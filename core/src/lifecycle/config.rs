@@ -74,6 +74,19 @@ pub enum ConfigError {
         /// The batch limit.
         batch_bytes_max: u32,
     },
+    /// A batch from a peer might not fit one batch of the journal.
+    #[error(
+        "a repair batch can need {repair_bytes} bytes of journal, but batch_bytes_max is {batch_bytes_max} \
+         and pending_bytes_max is {pending_bytes_max}"
+    )]
+    RepairExceedsJournal {
+        /// What the bounds of repair batches allow.
+        repair_bytes: u64,
+        /// The journal's bound of a batch.
+        batch_bytes_max: u32,
+        /// The journal's bound of what waits.
+        pending_bytes_max: u32,
+    },
     /// A link would be given up before its next sign of life.
     #[error("idle_ms is {idle_ms}, expected more than keepalive_ms, which is {keepalive_ms}")]
     IdleBelowKeepalive {
@@ -109,6 +122,16 @@ impl ReplicaConfig {
                 batch_bytes_max,
             });
         }
+        let repair_bytes = self.repair_batch_bytes_max();
+        let (batch_bytes_max, pending_bytes_max) =
+            (self.journal.batch_bytes_max, self.journal.pending_bytes_max);
+        if repair_bytes > u64::from(batch_bytes_max.min(pending_bytes_max)) {
+            return Err(ConfigError::RepairExceedsJournal {
+                repair_bytes,
+                batch_bytes_max,
+                pending_bytes_max,
+            });
+        }
         if self.idle_ms <= self.keepalive_ms {
             return Err(ConfigError::IdleBelowKeepalive {
                 idle_ms: self.idle_ms,
@@ -116,5 +139,51 @@ impl ReplicaConfig {
             });
         }
         Ok(())
+    }
+
+    /// The most journal bytes that the records of one repair batch can need.
+    fn repair_batch_bytes_max(&self) -> u64 {
+        let repair = &self.wire.repair;
+        // Entry head, five lengths, the longer state word, a blob key and a version.
+        let fixed = 5 + 5 * 4 + 7 + 32 + 16;
+        let per_record = fixed + u64::from(self.record.authority_bytes_max);
+        u64::from(repair.records_max) * per_record + u64::from(repair.key_bytes_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_agree() {
+        assert_eq!(ReplicaConfig::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn zero() {
+        let config = ReplicaConfig { links_max: 0, ..ReplicaConfig::default() };
+        assert_eq!(config.validate(), Err(ConfigError::Zero { name: "links_max" }));
+    }
+
+    #[test]
+    fn record_exceeds_batch() {
+        let mut config = ReplicaConfig::default();
+        config.record.record_bytes_max = 1 << 20;
+        assert!(matches!(config.validate(), Err(ConfigError::RecordExceedsBatch { .. })));
+    }
+
+    #[test]
+    fn repair_exceeds_journal() {
+        let mut config = ReplicaConfig::default();
+        config.journal.batch_bytes_max = 4096;
+        config.journal.entry_bytes_max = 2048;
+        assert!(matches!(config.validate(), Err(ConfigError::RepairExceedsJournal { .. })));
+    }
+
+    #[test]
+    fn idle_below_keepalive() {
+        let config = ReplicaConfig { idle_ms: 10, ..ReplicaConfig::default() };
+        assert!(matches!(config.validate(), Err(ConfigError::IdleBelowKeepalive { .. })));
     }
 }

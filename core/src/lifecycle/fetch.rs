@@ -60,11 +60,6 @@ impl Fetch {
         }
     }
 
-    /// How many blobs are wanted and not stored.
-    pub(super) fn wanted(&self) -> usize {
-        self.wanted.len()
-    }
-
     /// Whether nothing is wanted any more.
     pub(super) fn is_done(&self) -> bool {
         self.wanted.is_empty()
@@ -189,7 +184,7 @@ mod tests {
         let mut fetch = Fetch::default();
         fetch.want(key(1));
         fetch.want(key(1));
-        assert_eq!(fetch.wanted(), 1);
+        assert_eq!(fetch.wanted.len(), 1);
         let request = fetch.next(4, |_| false).expect("wanted");
         assert_eq!((request.offset, request.key), (0, key(1)));
         assert_eq!(fetch.piece(key(1), 0, 3, vec![1, 2, 3]), Ok(PieceUse::Put(vec![1, 2, 3])));

@@ -109,9 +109,9 @@ impl Install {
                         let found = namespace.escape_ascii().to_string();
                         return Err(CheckpointError::new(
                             CheckpointRule::Log,
+                            0,
                             "a namespace of this log",
                             found,
-                            0,
                         ));
                     }
                     *records += 1;
@@ -198,8 +198,7 @@ impl Session {
     fn answer_offer_below_tail(&mut self, shared: &mut Shared, cut: Version) {
         if shared.history.contains(cut) || cut < shared.history.floor() {
             self.offered = None;
-            let tail = shared.history.tail();
-            return self.send_ack(shared, tail);
+            return self.send_ack(shared, cut);
         }
         let verdict = Verdict::Diverged(Divergence {
             at: cut,

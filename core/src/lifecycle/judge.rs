@@ -12,20 +12,20 @@ use alloc::string::ToString;
 /// Digests are absent where the chain has no anchor shared by every replica of the log (after a
 /// snapshot from a peer that carries none).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Standing {
+pub(super) struct Standing {
     /// What compaction kept.
-    pub floor: Version,
+    pub(super) floor: Version,
     /// Digest of the history up to the floor.
-    pub floor_digest: Option<[u8; 32]>,
+    pub(super) floor_digest: Option<[u8; 32]>,
     /// The durable tail.
-    pub tail: Version,
+    pub(super) tail: Version,
     /// Digest of the history up to the tail.
-    pub tail_digest: Option<[u8; 32]>,
+    pub(super) tail_digest: Option<[u8; 32]>,
 }
 
 /// What our log knows about one version of the peer's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Known {
+pub(super) enum Known {
     /// Not in our log, though between our floor and our tail.
     Foreign,
     /// In our log, or its floor; the digest of our history there, if there is one.
@@ -34,7 +34,7 @@ pub enum Known {
 
 /// The rows of the table: how the peer's history lies beside ours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Relation {
+pub(super) enum Relation {
     /// Both end at the same version.
     SameTail,
     /// The peer ends below our floor.
@@ -51,7 +51,7 @@ pub enum Relation {
 
 /// What the judgement of a peer's standing asks for next.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Judgement {
+pub(super) enum Judgement {
     /// The verdict over the peer is known.
     Given(PairVerdict),
     /// The peer is ahead: it judges us, and sends what we lack. Common history was verified so far.
@@ -60,7 +60,7 @@ pub enum Judgement {
 
 /// Whether and how this replica may take records from the peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Takes {
+pub(super) enum Takes {
     /// It follows the log, and the link allows it.
     Records,
     /// It writes the log, or the link is for sending only.
@@ -70,7 +70,7 @@ pub enum Takes {
 /// How `theirs` lies beside our log. `known` must be our log's knowledge of `theirs.tail`; it is
 /// only looked at between our floor and our tail.
 #[must_use]
-pub fn relation(ours: &Standing, theirs: &Standing, known: Known, takes: Takes) -> Relation {
+pub(super) fn relation(ours: &Standing, theirs: &Standing, known: Known, takes: Takes) -> Relation {
     if theirs.tail > ours.tail {
         return match takes {
             Takes::Records => Relation::AheadMaySend,
@@ -93,7 +93,7 @@ pub fn relation(ours: &Standing, theirs: &Standing, known: Known, takes: Takes) 
 ///
 /// `known_tail` is our log's knowledge of the peer's tail, `known_floor` of the peer's floor (an
 /// anchor to compare where the peer is ahead).
-pub fn judge(
+pub(super) fn judge(
     ours: &Standing,
     theirs: &Standing,
     known_tail: Known,
@@ -162,7 +162,7 @@ fn short(digest: &[u8; 32]) -> String {
 
 /// What an acknowledgement says, as a table of its own: it carries a version and no digest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AckCase {
+pub(super) enum AckCase {
     /// Below the floor, zero included: the peer needs a snapshot.
     BelowFloor,
     /// Exactly the floor, or exactly a durable record of ours.
@@ -175,7 +175,7 @@ pub enum AckCase {
 
 /// Which row an acknowledgement falls under; `contains` says whether our durable log holds it.
 #[must_use]
-pub fn ack_case(floor: Version, tail: Version, acked: Version, contains: bool) -> AckCase {
+pub(super) fn ack_case(floor: Version, tail: Version, acked: Version, contains: bool) -> AckCase {
     if acked == floor || (acked > floor && acked <= tail && contains) {
         AckCase::Ours
     } else if acked < floor {

@@ -73,10 +73,14 @@ impl Session {
         }
         let Receive::Held(batch) = &self.receive else { return };
         match delivery(shared.submitted, batch.from, batch.to) {
-            Delivery::Duplicate => return self.acknowledge_when_durable(shared),
+            Delivery::Duplicate => {
+                let to = batch.to;
+                return self.on_duplicate(shared, to);
+            }
             Delivery::Gap if batch.from < shared.submitted => {
                 // Another link brought the beginning of it meanwhile: say where we stand.
-                return self.acknowledge_when_durable(shared);
+                let to = shared.submitted;
+                return self.acknowledge_when_durable(shared, to);
             }
             Delivery::Gap => {
                 let (expected, found) = (shared.submitted.to_string(), batch.from.to_string());
@@ -158,9 +162,15 @@ impl Session {
         }
     }
 
-    /// Answers a batch that brings nothing new: when what we have is durable, we say how far it is.
-    fn acknowledge_when_durable(&mut self, shared: &mut Shared) {
-        let to = shared.submitted;
+    /// A batch brings nothing new. A peer of the reference is answered as the reference does, with
+    /// our tail; a Strandline peer with what it sent, since it may not know our tail yet.
+    fn on_duplicate(&mut self, shared: &mut Shared, to: Version) {
+        let tail = shared.submitted;
+        self.acknowledge_when_durable(shared, if self.peer.history { to } else { tail });
+    }
+
+    /// Answers a batch when everything submitted so far is durable.
+    fn acknowledge_when_durable(&mut self, shared: &mut Shared, to: Version) {
         match shared.journal.submitted_next_lsn().before() {
             Some(upto) if shared.journal.durable() < Some(upto) => {
                 self.receive = Receive::Applying { upto, to };

@@ -108,7 +108,7 @@ enum Purpose {
     CheckpointSync,
     Journal(RecoveryPurpose),
     Enter(JournalPurpose),
-    Create(FileName),
+    Create,
     Current,
     Remove,
 }
@@ -145,8 +145,8 @@ struct Found {
 #[derive(Debug)]
 enum Stage {
     Listing,
-    /// Writing the sidecars of a new log; how many are out.
-    Creating(u32),
+    /// Writing the sidecars of a new log.
+    Creating,
     /// Reading sidecars; how many are out.
     Sidecars(u32),
     Checkpoint {
@@ -227,7 +227,7 @@ impl Recovery {
             Stage::Done(_) => {}
             Stage::Failed(error) => return Err(NotRecovered::Failed(error)),
             Stage::Listing
-            | Stage::Creating(_)
+            | Stage::Creating
             | Stage::Sidecars(_)
             | Stage::Checkpoint { .. }
             | Stage::CheckpointSync
@@ -280,7 +280,7 @@ impl Recovery {
         let storage = RecoveryError::Storage;
         match (purpose, outcome) {
             (Purpose::List, StorageOutcome::List(result)) => self.listed(result.map_err(storage)?),
-            (Purpose::Create(_), StorageOutcome::Replace(result)) => {
+            (Purpose::Create, StorageOutcome::Replace(result)) => {
                 result.map_err(storage)?;
                 self.created()
             }
@@ -350,13 +350,13 @@ impl Recovery {
         };
         let mut files = Vec::new();
         if let Some(id) = &init.authority {
-            let reserved = Authority::create(id.clone(), 1).wants_reservation().unwrap_or_default();
-            files.push((FileName::Authority, AUTHORITY.encode(&reserved)));
+            let content = Authority::create(id.clone(), 1).initial_content();
+            files.push((FileName::Authority, AUTHORITY.encode(&content)));
         }
         self.found.current = Some(current);
-        self.stage = Stage::Creating(files.len() as u32);
+        self.stage = Stage::Creating;
         for (file, bytes) in files {
-            self.out.command(Purpose::Create(file), |ticket| StorageCommand::Replace { ticket, file, bytes });
+            self.out.command(Purpose::Create, |ticket| StorageCommand::Replace { ticket, file, bytes });
         }
         if self.init.as_ref().is_some_and(|init| init.authority.is_none()) {
             self.create_current();
@@ -368,8 +368,8 @@ impl Recovery {
     fn create_current(&mut self) {
         let Some(current) = &self.found.current else { unreachable!("its content was made first") };
         let (file, bytes) = (FileName::Current, current.encode());
-        self.stage = Stage::Creating(1);
-        self.out.command(Purpose::Create(file), |ticket| StorageCommand::Replace { ticket, file, bytes });
+        self.stage = Stage::Creating;
+        self.out.command(Purpose::Create, |ticket| StorageCommand::Replace { ticket, file, bytes });
         self.init = None;
     }
 
@@ -582,18 +582,28 @@ impl Recovery {
             Stage::Entering(recovered) | Stage::Removing(recovered) | Stage::Committing(recovered) => {
                 recovered
             }
-            _ => unreachable!("only entering sends commands of the live journal"),
+            Stage::Listing
+            | Stage::Creating
+            | Stage::Sidecars(_)
+            | Stage::Checkpoint { .. }
+            | Stage::CheckpointSync
+            | Stage::Journal(_)
+            | Stage::Done(_)
+            | Stage::Failed(_) => unreachable!("only entering sends commands of the live journal"),
         };
         let handled = match outcome {
             StorageOutcome::Append(result) => recovered.journal.handle_append(purpose, result).map(|_| ()),
             StorageOutcome::Prepare(result) => recovered.journal.handle_prepare(purpose, result),
-            other => unreachable!("{other:?} answers no append or prepare"),
+            outcome @ (StorageOutcome::List(_)
+            | StorageOutcome::Read(_)
+            | StorageOutcome::Cut(_)
+            | StorageOutcome::Replace(_)
+            | StorageOutcome::Write(_)
+            | StorageOutcome::Sync(_)
+            | StorageOutcome::Remove(_)) => unreachable!("{outcome:?} answers no append or prepare"),
         };
         handled.map_err(|halted| RecoveryError::Storage(halted.0))?;
-        match &self.stage {
-            Stage::Entering(_) => self.enter(),
-            _ => Ok(()),
-        }
+        if matches!(self.stage, Stage::Entering(_)) { self.enter() } else { Ok(()) }
     }
 
     /// Removes what `current` does not name.

@@ -1,12 +1,12 @@
 //! The root of protocol A: a replica of one log. It routes; its parts decide.
 
 use super::api::{
-    Accepted, CloseReason, Done, Entry, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
-    RequestId, Scan, ScanPage, Status,
+    Accepted, CloseReason, Done, Entry, Event, Flow, LinkRefused, LinkRole, MembersChange, Mutation,
+    MutationError, RequestId, Scan, ScanPage, Status,
 };
 use super::command::{BlobOutcome, Command, Outcome, ReplicaCompletion};
 use super::links::Links;
-use super::session::{Flow, Peer, Session};
+use super::session::{Peer, Session};
 use super::shared::{Commit, InstallPurpose, LinkPurpose, Purpose, ReadFor, Shared};
 use super::{status, submit};
 use crate::error::StorageFault;
@@ -15,6 +15,7 @@ use crate::journal::command::StorageOutcome;
 use crate::machine::{Deadlines, FrameInfo, Machine, Pending};
 use crate::record::{BlobKey, Key, RecordLimits, Version};
 use crate::time::Now;
+use crate::wire::capability::{Capabilities, Capability};
 use crate::wire::handshake::Authenticated;
 use alloc::vec::Vec;
 
@@ -168,6 +169,29 @@ impl Replica {
         status::of(&self.shared, &self.links)
     }
 
+    /// What this replica declares to peers in the handshake: its log, its incarnation, and what it
+    /// can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        let current = &self.shared.current;
+        let declared = [
+            Capability::Lifecycle,
+            Capability::RepairReconcile,
+            Capability::Log(current.log),
+            Capability::Incarnation(current.incarnation),
+            Capability::SnapshotChunks,
+            Capability::BlobRanges,
+            Capability::History,
+        ];
+        Capabilities::new(declared).expect("seven short capabilities are within the bounds")
+    }
+
+    /// This replica's name.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.shared.current.identity
+    }
+
     /// What a record may be here, to judge input by.
     #[must_use]
     pub const fn record_limits(&self) -> &RecordLimits {
@@ -314,8 +338,8 @@ impl Replica {
                 self.with(link, |s, shared| s.on_stat_offered(shared, &keys, result));
                 None
             }
-            (LinkPurpose::ServePiece(key, offset), BlobOutcome::Read(result)) => {
-                self.with(link, |s, shared| s.on_serve_piece(shared, key, offset, result));
+            (LinkPurpose::ServePiece(key, offset, place), BlobOutcome::Read(result)) => {
+                self.with(link, |s, shared| s.on_serve_piece(shared, key, offset, place, result));
                 None
             }
             (LinkPurpose::ServeWhole(key), BlobOutcome::Read(result)) => {
@@ -357,8 +381,8 @@ impl Replica {
             ReadFor::Digest(link, request) => {
                 self.with(link, |s, shared| s.on_digest_read(shared, request, result));
             }
-            ReadFor::SnapshotPiece(link, offset) => {
-                self.with(link, |s, shared| s.on_snapshot_piece(shared, offset, result));
+            ReadFor::SnapshotPiece(link, offset, place) => {
+                self.with(link, |s, shared| s.on_snapshot_piece(shared, offset, place, result));
             }
             ReadFor::SnapshotFrame(link) => {
                 self.with(link, |s, shared| s.on_snapshot_frame_read(shared, result));

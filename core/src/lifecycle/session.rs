@@ -3,7 +3,9 @@
 //! The session routes messages to its four sides: judging the pair (`judging`), sending what the
 //! peer lacks (`source`), taking what we lack (`receive`), and moving blobs (`blobs`).
 
-use super::api::{CloseReason, Event, LinkRole, LinkStatus, PairVerdict, PeerFault, PeerFaultKind, Verified};
+use super::api::{
+    CloseReason, Event, Flow, LinkRole, LinkStatus, PairVerdict, PeerFault, PeerFaultKind, Verified,
+};
 use super::config::ReplicaConfig;
 use super::fetch::Fetch;
 use super::judging::Digesting;
@@ -67,10 +69,6 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -82,13 +80,34 @@ impl Outbox {
     }
 }
 
-/// Whether the link may hand in more bytes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Flow {
-    /// Yes.
-    More,
-    /// Not before [`Event::Resume`]: frames that came already wait for the disk.
-    Pause,
+/// Answers that must leave in the order of their questions.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    first: u64,
+    answers: VecDeque<Option<OwnMessage>>,
+}
+
+impl Pieces {
+    /// A question was taken; its place in the order.
+    pub(super) fn ask(&mut self) -> u64 {
+        self.answers.push_back(None);
+        self.first + self.answers.len() as u64 - 1
+    }
+
+    /// The answer to the question at `place`.
+    pub(super) fn answer(&mut self, place: u64, message: OwnMessage) {
+        let at = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(answer) = at.and_then(|at| self.answers.get_mut(at)) {
+            *answer = Some(message);
+        }
+    }
+
+    /// The next answer whose turn it is.
+    pub(super) fn next(&mut self) -> Option<OwnMessage> {
+        self.answers.front()?.as_ref()?;
+        self.first += 1;
+        self.answers.pop_front().flatten()
+    }
 }
 
 /// One live link.
@@ -110,6 +129,8 @@ pub(super) struct Session {
     pub(super) fetch: Fetch,
     /// Blob reads out for the peer.
     pub(super) serving: u32,
+    /// Pieces the peer asked for, in the order it asked; reads may end in any order.
+    pub(super) pieces: Pieces,
     /// Whole blobs the peer asked for, not read yet.
     pub(super) serve_queue: VecDeque<BlobKey>,
     /// Whole blobs sent ahead that the peer has not acknowledged.
@@ -141,6 +162,7 @@ impl Session {
             receive: Receive::Idle,
             fetch: Fetch::default(),
             serving: 0,
+            pieces: Pieces::default(),
             serve_queue: VecDeque::new(),
             pushed: BTreeSet::new(),
             offered_puts: 0,
@@ -441,7 +463,7 @@ impl Session {
             (Receive::Stopped, _) | (_, Source::Stopped) => "stopped",
             (Receive::Held(_) | Receive::Applying { .. }, _) => "receiving",
             (Receive::Idle, Source::Waiting) => "judging",
-            (Receive::Idle, Source::Planning(_) | Source::Pushing(_) | Source::Sent { .. }) => "sending",
+            (Receive::Idle, Source::Planning(_) | Source::Pushing(_) | Source::Sent) => "sending",
             (Receive::Idle, Source::Snapshot(_)) => "sending a snapshot",
             (Receive::Idle, Source::Idle | Source::Off) => "live",
         }

@@ -72,8 +72,8 @@ pub(super) enum ReadFor {
     Plan(LinkId, ReadRequest),
     /// The digest of our history at a peer's tail.
     Digest(LinkId, ReadRequest),
-    /// A piece of a snapshot that a peer asked for.
-    SnapshotPiece(LinkId, u64),
+    /// A piece of a snapshot that a peer asked for: its offset, and its place in the order.
+    SnapshotPiece(LinkId, u64, u64),
     /// A whole checkpoint for a peer that takes snapshots in one frame.
     SnapshotFrame(LinkId),
 }
@@ -85,8 +85,8 @@ pub(super) enum LinkPurpose {
     StatWanted(Vec<BlobKey>),
     /// Which of the blobs that the peer has are missing here.
     StatOffered(Vec<BlobKey>),
-    /// A piece that the peer asked for.
-    ServePiece(BlobKey, u64),
+    /// A piece that the peer asked for: its offset, and its place in the order.
+    ServePiece(BlobKey, u64, u64),
     /// A whole blob for a peer that asked for it, or that needs it ahead of a record.
     ServeWhole(BlobKey),
     /// A whole blob from the peer, unasked.

@@ -17,9 +17,9 @@ use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{BlobKey, RecordView, State, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
+use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::message::Message;
 use crate::wire::own::{OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer};
-use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::repair::Snapshot;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -295,7 +295,12 @@ impl Session {
         self.serving += 1;
         serving.until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
         let file = FileName::Checkpoint(serving.checkpoint.number);
-        shared.read(file, offset, PIECE_BYTES_MAX, ReadFor::SnapshotPiece(self.link, offset));
+        shared.read(
+            file,
+            offset,
+            PIECE_BYTES_MAX,
+            ReadFor::SnapshotPiece(self.link, offset, self.pieces.ask()),
+        );
     }
 
     /// A piece of the snapshot was read.
@@ -303,11 +308,13 @@ impl Session {
         &mut self,
         shared: &mut Shared,
         offset: u64,
+        place: u64,
         result: Result<Vec<u8>, StorageFault>,
     ) {
-        self.serving = self.serving.saturating_sub(1);
         match result {
-            Ok(data) => self.send_own(shared, OwnMessage::SnapshotChunk(SnapshotChunk { offset, data })),
+            Ok(data) => {
+                self.answer_piece(shared, place, OwnMessage::SnapshotChunk(SnapshotChunk { offset, data }));
+            }
             Err(fault) => self.read_failed(shared, fault),
         }
     }
@@ -380,7 +387,8 @@ impl Session {
                 Ok(())
             });
             let number = shared.current.checkpoint.map_or(0, |c| c.number);
-            read.and_then(|()| reader.finish()).map_err(|error| error.into_fault(FileName::Checkpoint(number)))
+            read.and_then(|()| reader.finish())
+                .map_err(|error| error.into_fault(FileName::Checkpoint(number)))
         });
         match decoded {
             Ok(summary) if summary.header.cut == cut => {}

@@ -10,6 +10,9 @@ pub const MAGIC: [u8; 4] = *b"SHV1";
 /// Length of magic and length field.
 pub const HEADER_BYTES: usize = 8;
 
+/// What an idle stream's buffer keeps, so that one large frame does not cost memory for ever.
+const IDLE_BYTES_MAX: usize = 64 << 10;
+
 /// Why bytes are not a frame: the peer's fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -108,8 +111,8 @@ pub fn write_frame(payload: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadTooLa
 
 /// Cuts a stream of bytes, arriving in pieces of any size, into payloads.
 ///
-/// It never holds more than one frame of the largest size allowed, and never allocates for bytes that
-/// did not arrive. After an error the stream has no frame boundaries any more: every later call
+/// What waits in it is never more than one frame of the largest size allowed (its memory twice that),
+/// and it never allocates for bytes that did not arrive. After an error the stream has no frame boundaries any more: every later call
 /// returns the same error.
 ///
 /// ```
@@ -160,12 +163,25 @@ impl FrameDecoder {
         if self.failed.is_some() {
             return bytes.len();
         }
-        self.buffer.drain(..self.start);
-        self.start = 0;
-        let room = (HEADER_BYTES + self.payload_bytes_max as usize).saturating_sub(self.buffer.len());
+        self.reclaim();
+        let held = self.buffer.len() - self.start;
+        let room = (HEADER_BYTES + self.payload_bytes_max as usize).saturating_sub(held);
         let taken = bytes.len().min(room);
         self.buffer.extend_from_slice(&bytes[..taken]);
         taken
+    }
+
+    /// Gives back what was handed out, moving what is left only when it is the smaller part: a caller
+    /// that takes one small frame for each push must not pay for all that waits behind it.
+    fn reclaim(&mut self) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.buffer.shrink_to(IDLE_BYTES_MAX);
+            self.start = 0;
+        } else if self.start > self.buffer.len() / 2 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
     }
 
     /// The next payload that arrived whole; `None` if it takes more bytes.
@@ -320,6 +336,30 @@ mod tests {
         assert_eq!(decoder.push(&stream[12..]), 0);
         assert_eq!(decoder.next_frame(), Ok(Some(&b"four"[..])));
         assert_eq!(decoder.push(&stream[12..]), 12);
+    }
+
+    #[test]
+    fn taking_one_frame_for_each_push_keeps_the_bound_and_the_order() {
+        let payloads: Vec<_> = (0..200u8).map(|i| vec![i; usize::from(i % 7)]).collect();
+        let stream = framed(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let mut decoder = FrameDecoder::new(64);
+        let mut rest = &stream[..];
+        let mut taken = vec![];
+        while taken.len() < payloads.len() {
+            rest = &rest[decoder.push(rest)..];
+            assert!(decoder.buffer.len() <= 2 * (HEADER_BYTES + 64));
+            taken.extend(decoder.next_frame().expect("well-formed").map(<[u8]>::to_vec));
+        }
+        assert_eq!(taken, payloads);
+    }
+
+    #[test]
+    fn an_idle_decoder_keeps_little_memory() {
+        let mut decoder = FrameDecoder::default();
+        assert_eq!(decoder.push(&framed(&[&[0; 1 << 20]])), (1 << 20) + HEADER_BYTES);
+        assert!(decoder.next_frame().is_ok_and(|frame| frame.is_some()));
+        assert_eq!(decoder.push(b""), 0);
+        assert!(decoder.buffer.capacity() <= IDLE_BYTES_MAX);
     }
 
     #[test]

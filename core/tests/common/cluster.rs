@@ -6,15 +6,12 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use strandline_core::id::{LinkId, LogId};
 use strandline_core::lifecycle::api::{
-    Accepted, Change, Done, Event, LinkRole, Mutation, MutationError, RequestId,
+    Accepted, Change, Done, Event, Flow, LinkRole, Mutation, MutationError, RequestId,
 };
-use strandline_core::lifecycle::command::{
-    BlobCommand, BlobPiece, Command, ReplicaCompletion, Stored,
-};
+use strandline_core::lifecycle::command::{BlobCommand, BlobPiece, Command, ReplicaCompletion, Stored};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
-use strandline_core::lifecycle::session::Flow;
 use strandline_core::machine::{Host, Machine, Next, Sent, drain};
 use strandline_core::record::{AuthorityId, BlobKey, Key, RecordLimits, State};
 use strandline_core::seed::Seed;
@@ -117,14 +114,11 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
     }
 
     fn notify(&mut self, event: Event) {
-        match &event {
-            Event::Frames { link } => {
-                self.wires.ready.insert(*link);
-            }
-            Event::CloseLink { link, .. } => {
-                self.wires.closing.insert(*link);
-            }
-            _ => {}
+        if let Event::Frames { link } = &event {
+            self.wires.ready.insert(*link);
+        }
+        if let Event::CloseLink { link, .. } = &event {
+            self.wires.closing.insert(*link);
         }
         self.events.push(event);
     }
@@ -198,8 +192,13 @@ pub(crate) fn small_config() -> ReplicaConfig {
     config.journal.batch_bytes_max = 4096;
     config.journal.entry_bytes_max = 2048;
     config.journal.pending_bytes_max = 16384;
+    config.wire.repair.records_max = 10;
+    config.wire.repair.key_bytes_max = 1024;
+    config.wire.repair.record_json_bytes_max = 4096;
+    config.record.authority_bytes_max = 64;
     config.journal.read_bytes_max = 4096;
-    config.record.record_bytes_max = 4096;
+    config.record.logical_key_bytes_max = 512;
+    config.record.record_bytes_max = 2048;
     config
 }
 
@@ -225,7 +224,13 @@ impl Cluster {
         self.add_log(identity, writes, config, LOG)
     }
 
-    pub(crate) fn add_log(&mut self, identity: &str, writes: bool, config: ReplicaConfig, log: LogId) -> usize {
+    pub(crate) fn add_log(
+        &mut self,
+        identity: &str,
+        writes: bool,
+        config: ReplicaConfig,
+        log: LogId,
+    ) -> usize {
         let at = self.nodes.len();
         let init = Init {
             log,
@@ -307,7 +312,7 @@ impl Cluster {
             self.nodes[b].replica.as_ref().expect("up"),
         );
         let now = self.now;
-        let up = |node: &mut Node, peer| {
+        let up = |node: &mut Node, peer: &strandline_core::wire::handshake::Authenticated| {
             let replica = node.replica.as_mut().expect("up");
             replica.handle_link_up(now, peer, LinkRole::Both).map_err(|e| e.to_string())
         };
@@ -375,7 +380,7 @@ impl Cluster {
             did = true;
             if let Some(replica) = &mut self.nodes[peer].replica {
                 let flow = replica.handle_received(now, peer_link, &bytes);
-                assert!(flow == Flow::More || !self.nodes[peer].host.commands.is_empty() || replica.pending().commands);
+                assert!(flow == Flow::More || replica.status().commands_outstanding > 0);
             }
         }
         self.drain(at);
@@ -415,7 +420,11 @@ impl Cluster {
         self.nodes[at].replica.as_mut().expect("up")
     }
 
-    pub(crate) fn mutate(&mut self, at: usize, mutations: &[Mutation]) -> Result<Vec<Accepted>, MutationError> {
+    pub(crate) fn mutate(
+        &mut self,
+        at: usize,
+        mutations: &[Mutation],
+    ) -> Result<Vec<Accepted>, MutationError> {
         let now = self.now;
         self.replica(at).handle_mutations(now, mutations)
     }
@@ -430,9 +439,9 @@ impl Cluster {
     /// Waits for the answer to a request.
     pub(crate) fn done(&mut self, at: usize, request: RequestId) -> Done {
         self.settle();
-        let found = self.nodes[at].host.events.iter().find_map(|event| match event {
-            Event::Done { request: r, done } if *r == request => Some(done.clone()),
-            _ => None,
+        let found = self.nodes[at].host.events.iter().find_map(|event| {
+            let Event::Done { request: answered, done } = event else { return None };
+            (*answered == request).then(|| done.clone())
         });
         found.expect("answered")
     }

@@ -1,11 +1,11 @@
 //! Decisions without files: each section of `cases.json` by its name.
 
+use super::Trouble;
 use super::cases_books::{self as books, BOOKS};
 use super::cases_compaction as compaction;
 use super::cases_records as records;
 use super::input::Input;
 use super::judge::Report;
-use super::Trouble;
 use serde_json::Value;
 
 type Play = fn(&Input<'_>, &str, &mut Report) -> Result<(), Trouble>;

@@ -38,12 +38,8 @@ pub(super) fn compaction(case: &Input<'_>, name: &str, report: &mut Report) -> R
         base: if base.is_null() { None } else { Some(draft(base)?) },
         peers: case.list("peer_watermarks")?.into_iter().map(Input::as_version).collect::<Result<_, _>>()?,
     };
-    let found = compaction::compact(
-        &journal,
-        request,
-        &CheckpointLimits::default(),
-        &JournalLimits::default(),
-    );
+    let found =
+        compaction::compact(&journal, request, &CheckpointLimits::default(), &JournalLimits::default());
     compare(case, name, &journal, found, report)
 }
 

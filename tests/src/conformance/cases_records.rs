@@ -13,7 +13,6 @@ use strandline_core::lifecycle::apply::{Application, classify};
 use strandline_core::lifecycle::delivery::{Delivery, delivery as deliver};
 use strandline_core::record::{BlobKey, Key, Record, RecordLimits, Version};
 use strandline_core::wire::json_write::{write_bytes, write_list, write_string, write_version};
-use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::repair::decode_batch;
 
 pub(super) fn validate(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
@@ -55,7 +54,7 @@ pub(super) fn apply(case: &Input<'_>, name: &str, report: &mut Report) -> Result
     let limits = RecordLimits::default();
     let mut state = State::new();
     for record in case.good_records("state", &limits)? {
-        take(&mut state, record);
+        let _: Application = take(&mut state, record);
     }
     let incoming = case.field("incoming").record(&limits)?;
     let answer = |application: Application, version| match application {
@@ -93,7 +92,7 @@ pub(super) fn applier(case: &Input<'_>, name: &str, report: &mut Report) -> Resu
     let mut state = State::new();
     for record in case.good_records("journal_and_state", &limits)? {
         journal.append(&record).map_err(|error| error.to_string())?;
-        take(&mut state, record);
+        let _: Application = take(&mut state, record);
     }
     let mut blobs = BTreeMap::new();
     for (key, bytes) in case.field("stored_blobs").object()? {
@@ -174,8 +173,7 @@ fn write_parts(record: &RawParts, out: &mut Vec<u8>) {
 
 /// A batch reaches its receiver as a payload: reading judges it, then the table says what it is.
 pub(super) fn delivery(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
-    let repair = Limits::new(case.field("limits"))?.repair()?;
-    let limits = WireLimits { repair, ..WireLimits::default() };
+    let limits = Limits::new(case.field("limits"))?.wire()?;
     let expected = case.field("result").outcome(|result| result.text("delivery").map(String::from))?;
     let payload = batch_payload(case.field("batch"))?;
     let found = match decode_batch(&payload, &limits) {
@@ -202,8 +200,7 @@ struct Planned {
 }
 
 pub(super) fn plan(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
-    let repair = Limits::new(case.field("limits"))?.repair()?;
-    let limits = WireLimits { repair, ..WireLimits::default() };
+    let limits = Limits::new(case.field("limits"))?.wire()?;
     let from = case.version("from")?;
     let records = match case.field("journal_generated") {
         generated if generated.is_null() => case.good_records("journal", &RecordLimits::default())?,
@@ -265,4 +262,3 @@ fn generate(generated: Input<'_>, report: &mut Report, name: &str) -> Result<Vec
     report.same(name, &generated.text("digest")?.to_owned(), &digest(&records));
     Ok(records)
 }
-

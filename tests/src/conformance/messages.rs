@@ -3,14 +3,17 @@
 use super::Trouble;
 use super::input::{Input, Limits, digest, sha256};
 use super::judge::{Names, Refused, Report};
-use strandline_core::compat::streamhive::capability::{self, LIFECYCLE, RECONCILE, Readiness};
-use strandline_core::compat::streamhive::reference::{frame_rule, wire_rule};
+use strandline_core::compat::streamhive::capability::{self, Readiness};
+use strandline_core::compat::streamhive::reference::{frame_rule, repair_frame, wire_rule};
 use strandline_core::record::{Record, RecordLimits, Version};
+use strandline_core::wire::capability::Capability;
 use strandline_core::wire::error::WireError;
 use strandline_core::wire::frame::{FrameDecoder, write_frame};
 use strandline_core::wire::limits::WireLimits;
-use strandline_core::wire::message::{Message, decode_repair_frame, encode};
-use strandline_core::wire::repair::{Batch, Snapshot, decode_ack, decode_batch, decode_record, decode_snapshot};
+use strandline_core::wire::message::{Message, encode};
+use strandline_core::wire::repair::{
+    Batch, Snapshot, decode_ack, decode_batch, decode_record, decode_snapshot,
+};
 
 /// What a payload was read as, as far as the vectors show it.
 #[derive(Debug, PartialEq)]
@@ -29,13 +32,12 @@ const DECODERS: [(&str, Decode); 5] = [
         decode_ack(payload, limits).map(|watermark| Message::Ack { watermark })
     }),
     ("DecodeRepairBatch", |payload, limits| decode_batch(payload, limits).map(Message::Batch)),
-    ("DecodeRepairFrame", decode_repair_frame),
+    ("DecodeRepairFrame", repair_frame),
     ("DecodeRepairSnapshot", |payload, limits| decode_snapshot(payload, limits).map(Message::Snapshot)),
 ];
 
 pub(super) fn wire(file: &Input<'_>, name: &str, bytes: &[u8], report: &mut Report) -> Result<(), Trouble> {
-    let repair = Limits::new(file.field("limits"))?.repair()?;
-    let limits = WireLimits { repair, ..WireLimits::default() };
+    let limits = Limits::new(file.field("limits"))?.wire()?;
     let results = file.field("results");
     for decoder in results.object()?.keys() {
         let what = format!("{name} {decoder}");
@@ -139,9 +141,9 @@ pub(super) fn frames(file: &Input<'_>, name: &str, bytes: &[u8], report: &mut Re
 
 pub(super) fn capability(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
     let declared = case.texts("capabilities")?;
-    let lifecycle = capability::has(&declared, LIFECYCLE);
+    let lifecycle = capability::has(&declared, Capability::Lifecycle);
     report.same(name, &case.flag("lifecycle")?, &lifecycle);
-    report.same(name, &case.flag("reconcile")?, &capability::has(&declared, RECONCILE));
+    report.same(name, &case.flag("reconcile")?, &capability::has(&declared, Capability::RepairReconcile));
     for (field, required) in [("status_required", true), ("status_optional", false)] {
         report.same(name, &case.text(field)?, &Readiness::of(lifecycle, required).name());
     }
@@ -152,7 +154,7 @@ pub(super) fn capability_gate(case: &Input<'_>, name: &str, report: &mut Report)
     let declared = case.texts("capabilities")?;
     let payload = case.text("payload")?.as_bytes();
     let limits = WireLimits::default();
-    let decoders = [("record", DECODERS[0].1), ("repair_frame", decode_repair_frame as Decode)];
+    let decoders = [("record", DECODERS[0].1), ("repair_frame", repair_frame as Decode)];
     for (field, decode) in decoders {
         let what = format!("{name} {field}");
         let expected = case.field(field).outcome(|result| result.flag("ok").map(drop))?;

@@ -1,5 +1,6 @@
 //! The links of a node as its owner sees them: where their frames go, and which can take one.
 
+use super::reply::Reply;
 use std::collections::{BTreeMap, VecDeque};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::CloseReason;
@@ -28,11 +29,13 @@ struct Link {
     queued: bool,
     /// Set once the replica has let go of the link.
     closing: Option<CloseReason>,
+    /// Who handed in bytes and must wait before handing in more.
+    paused: Vec<Reply<()>>,
 }
 
 impl Links {
     pub(crate) fn insert(&mut self, link: LinkId, sink: Box<dyn LinkSink>) {
-        self.by_id.insert(link, Link { sink, full: false, queued: false, closing: None });
+        self.by_id.insert(link, Link { sink, full: false, queued: false, closing: None, paused: Vec::new() });
     }
 
     pub(crate) fn remove(&mut self, link: LinkId) {
@@ -58,10 +61,26 @@ impl Links {
         }
     }
 
+    /// Keeps back the answer to bytes handed in, until the link resumes or is gone.
+    pub(crate) fn pause(&mut self, link: LinkId, done: Reply<()>) {
+        match self.by_id.get_mut(&link) {
+            Some(state) if state.closing.is_none() => state.paused.push(done),
+            Some(_) | None => done.give(()),
+        }
+    }
+
+    /// The link may hand in bytes again.
+    pub(crate) fn resume(&mut self, link: LinkId) {
+        if let Some(state) = self.by_id.get_mut(&link) {
+            state.paused.drain(..).for_each(|done| done.give(()));
+        }
+    }
+
     /// Closes the sink once the channel has no more frames.
     pub(crate) fn close(&mut self, link: LinkId, reason: CloseReason) {
         if let Some(state) = self.by_id.get_mut(&link) {
             state.closing = Some(reason);
+            self.resume(link);
             self.frames(link);
         }
     }
@@ -174,6 +193,29 @@ mod tests {
         links.frames(B);
         links.remove(A);
         assert_eq!(links.first(), Some(B));
+    }
+
+    #[test]
+    fn a_paused_link_answers_when_it_resumes_closes_or_goes() {
+        let mut links = Links::default();
+        let _a = link(&mut links, A, Sent::More);
+        let (tx, taken) = channel();
+        let pause = |links: &mut Links| {
+            let tx = tx.clone();
+            links.pause(A, Reply::new(move |()| tx.send(()).expect("listening"), || ()));
+        };
+        pause(&mut links);
+        assert!(taken.try_recv().is_err(), "it waits");
+        links.resume(A);
+        assert_eq!(taken.try_recv(), Ok(()), "resumed");
+        pause(&mut links);
+        links.close(A, CloseReason::Idle);
+        assert_eq!(taken.try_recv(), Ok(()), "closed");
+        pause(&mut links);
+        assert_eq!(taken.try_recv(), Ok(()), "it is closing");
+        links.remove(A);
+        pause(&mut links);
+        assert_eq!(taken.try_recv(), Ok(()), "gone");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Accepted, Event, LinkRefused, LinkRole, Mutation, MutationError, RequestId,
+    Accepted, Event, Flow, LinkRefused, LinkRole, Mutation, MutationError, RequestId,
 };
 use strandline_core::lifecycle::command::{Command, ReplicaCompletion};
 use strandline_core::lifecycle::replica::Replica;
@@ -33,8 +33,8 @@ pub(crate) trait Root:
     Machine<Command = Command, Event = Event, Completion = ReplicaCompletion, Channel = LinkId>
 {
     fn mutations(&mut self, now: Now, mutations: &[Mutation]) -> Result<Vec<Accepted>, MutationError>;
-    fn link_up(&mut self, now: Now, peer: Authenticated, role: LinkRole) -> Result<LinkId, LinkRefused>;
-    fn received(&mut self, now: Now, link: LinkId, bytes: &[u8]);
+    fn link_up(&mut self, now: Now, peer: &Authenticated, role: LinkRole) -> Result<LinkId, LinkRefused>;
+    fn received(&mut self, now: Now, link: LinkId, bytes: &[u8]) -> Flow;
     fn link_down(&mut self, now: Now, link: LinkId);
     fn request(&mut self, now: Now, request: Request) -> RequestId;
     fn close(&mut self, now: Now);
@@ -44,11 +44,11 @@ impl Root for Replica {
     fn mutations(&mut self, now: Now, mutations: &[Mutation]) -> Result<Vec<Accepted>, MutationError> {
         self.handle_mutations(now, mutations)
     }
-    fn link_up(&mut self, now: Now, peer: Authenticated, role: LinkRole) -> Result<LinkId, LinkRefused> {
+    fn link_up(&mut self, now: Now, peer: &Authenticated, role: LinkRole) -> Result<LinkId, LinkRefused> {
         self.handle_link_up(now, peer, role)
     }
-    fn received(&mut self, now: Now, link: LinkId, bytes: &[u8]) {
-        self.handle_received(now, link, bytes);
+    fn received(&mut self, now: Now, link: LinkId, bytes: &[u8]) -> Flow {
+        self.handle_received(now, link, bytes)
     }
     fn link_down(&mut self, now: Now, link: LinkId) {
         self.handle_link_down(now, link);
@@ -218,16 +218,16 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
                 self.outside.requests.insert(id, reply);
             }
             Input::LinkUp { peer, role, sink, reply } => {
-                let up = self.root.link_up(now, *peer, role);
+                let up = self.root.link_up(now, &peer, role);
                 if let Ok(link) = &up {
                     self.outside.links.insert(*link, sink);
                 }
                 reply.give(up);
             }
-            Input::Received { link, bytes, done } => {
-                self.root.received(now, link, &bytes);
-                done.give(());
-            }
+            Input::Received { link, bytes, done } => match self.root.received(now, link, &bytes) {
+                Flow::More => done.give(()),
+                Flow::Pause => self.outside.links.pause(link, done),
+            },
             Input::LinkReady(link) => self.outside.links.sink_ready(link),
             Input::LinkDown(link) => {
                 self.outside.links.remove(link);
@@ -328,6 +328,7 @@ impl<R: Root, X: FnMut(Command)> Host<R> for Outside<X> {
                 self.room = true;
             }
             Event::Frames { link } => self.links.frames(link),
+            Event::Resume { link } => self.links.resume(link),
             Event::CloseLink { link, reason } => self.links.close(link, reason),
             Event::Done { request, done } => {
                 if let Some(reply) = self.requests.remove(&request) {

@@ -136,10 +136,11 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
-    use super::super::capability::LIFECYCLE;
     use super::super::journal::JournalLimits;
     use super::*;
     use crate::record::{RecordLimits, State};
+
+    const LIFECYCLE: &str = "lifecycle.v1";
 
     fn replica() -> Replica {
         let journal = Writer::new(Version::ZERO, JournalLimits::default()).unwrap();
@@ -148,9 +149,8 @@ mod tests {
 
     fn record(key: &str, blob: Option<&[u8]>, sequence: u64) -> Result<Record, RecordError> {
         let limits = RecordLimits::default();
-        let state = blob.map_or(State::Deleted, |bytes| State::Present {
-            blob: BlobKey(Sha256::digest(bytes).into()),
-        });
+        let state = blob
+            .map_or(State::Deleted, |bytes| State::Present { blob: BlobKey(Sha256::digest(bytes).into()) });
         let key = limits.key(b"documents", key.as_bytes())?;
         limits.record(key, state, Version::new(1, sequence), limits.authority("node-a")?)
     }

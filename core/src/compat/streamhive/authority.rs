@@ -157,7 +157,7 @@ impl Authority {
         let text = envelope::whole(file, limits.authority_file_bytes_max)?;
         let (found, current) = payload::authority(text)?;
         if found != identity.as_str() {
-            return Err(AuthorityError::Mismatch { expected: identity, found });
+            return Err(AuthorityError::Mismatch { expected: identity, found: found.into_owned() });
         }
         let mut opened = Self::new(identity, current)?;
         opened.observe(observed);

@@ -176,9 +176,14 @@ impl Checkpoint {
     pub fn decode(file: &[u8], limits: &CheckpointLimits) -> Result<Self, CheckpointError> {
         check_length(file.len(), limits)?;
         let text = envelope::whole(file, limits.checkpoint_bytes_max)?;
-        let read = payload::checkpoint(text)?;
-        let records = read.records.iter().map(|record| record.judge(&limits.record, None)).collect();
-        let (checkpoint, came_sorted) = Self::judge(read.watermark, records)?;
+        let (watermark, records) = payload::checkpoint(text)?;
+        let mut judged = Vec::<Result<Record, RecordError>>::with_capacity(records.len());
+        for record in &records {
+            let shared = judged.last().and_then(|before| before.as_ref().ok());
+            let record = record.judge(&limits.record, shared.map(|record| &record.authority));
+            judged.push(record);
+        }
+        let (checkpoint, came_sorted) = Self::judge(watermark, judged)?;
         if !came_sorted {
             return Err(PayloadError::unsorted("records are not sorted by namespace and logical key").into());
         }

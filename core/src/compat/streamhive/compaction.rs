@@ -2,9 +2,9 @@
 //! and the values it leaves behind. Our own compaction is a streaming merge and shares none of this;
 //! these are for import and for comparing answers.
 
+use super::ReferenceNames;
 use super::checkpoint::{Checkpoint, CheckpointError, CheckpointLimits};
 use super::journal::{End, Journal, JournalError, JournalLimits};
-use super::ReferenceNames;
 use crate::error::{Classified, Family};
 use crate::lifecycle::apply::{Application, classify};
 use crate::record::{Key, Record, RecordError, Version};

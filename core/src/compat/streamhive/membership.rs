@@ -181,7 +181,7 @@ impl Membership {
         }
         let text = envelope::whole(file, bytes_max)?;
         let names = payload::membership(text)?.ok_or(MembershipFileError::NoSet)?;
-        let read = Self::new(&names, limits)?;
+        let read = Self::new(&names.iter().map(|name| name.as_bytes()).collect::<Vec<_>>(), limits)?;
         if !names.is_sorted() {
             return Err(PayloadError::unsorted("members are not sorted bytewise").into());
         }

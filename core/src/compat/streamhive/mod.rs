@@ -65,11 +65,13 @@ pub mod capability;
 pub mod checkpoint;
 pub mod compaction;
 pub mod envelope;
+pub mod handshake;
 pub mod improvement;
 pub mod journal;
 pub mod membership;
 pub mod payload;
 pub mod peer;
+pub mod plan;
 pub mod reference;
 pub mod watermarks;
 
@@ -113,7 +115,9 @@ const fn recognised(refusal: Refusal) -> &'static str {
         Refusal::LoneSurrogate => "an escaped half of a surrogate pair",
         Refusal::EmptyForAbsent => "an empty value in a field that is left out when empty",
         Refusal::UnknownField => "a field the object does not have (handshake messages skip it)",
-        Refusal::ReservedByte => "(j15) a byte of the journal header at 5, 6 or 7 that is not zero, under a right CRC",
+        Refusal::ReservedByte => {
+            "(j15) a byte of the journal header at 5, 6 or 7 that is not zero, under a right CRC"
+        }
     }
 }
 

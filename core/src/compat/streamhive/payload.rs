@@ -2,19 +2,17 @@
 //! none of what it merely tolerates.
 
 use super::Rule;
-use crate::record::{Record, RecordError, RecordLimits, Version};
-use crate::wire::json_read::Refusal;
-use crate::wire::json_read::object::ObjectSeed;
-use crate::wire::json_read::scalar::{List, Text};
+use crate::record::{AuthorityId, Record, RecordError, RecordLimits, Version};
 use crate::wire::json_read::{
-    Context, Field, JsonFault, JsonFaultKind, Names, Object, RecordObject, VersionObject, read_object,
+    Context, FromJson, JsonFault, JsonFaultKind, List, RecordObject, Refusal, Seed, json_object, read_object,
 };
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::fmt;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 /// Why a payload is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -46,185 +44,186 @@ impl PayloadError {
 /// Lists are bounded by the file they stand in, and by limits their readers check.
 const LIST_MAX: u32 = u32::MAX;
 
-/// A journal entry's record.
-pub(super) fn record(text: &[u8], limits: &RecordLimits) -> Result<Record, PayloadError> {
-    Ok(read_object::<RecordObject<'_>>(text, LIST_MAX)?.judge(limits, None)?)
+/// A journal entry's record. `shared` is an authority whose text it may share.
+pub(super) fn record(
+    text: &[u8],
+    limits: &RecordLimits,
+    shared: Option<&AuthorityId>,
+) -> Result<Record, PayloadError> {
+    Ok(read_object::<RecordObject<'_>>(text, LIST_MAX)?.judge(limits, shared)?)
 }
 
-#[derive(Default)]
-pub(super) struct CheckpointObject<'de> {
-    pub(super) watermark: Version,
-    pub(super) records: Vec<RecordObject<'de>>,
-}
-
-impl<'de> Object<'de> for CheckpointObject<'de> {
-    const WHAT: &'static str = "a checkpoint";
-    const NAMES: Names =
-        Names { fields: &[Field::always("watermark"), Field::always("records")], skip_unknown: false };
-
-    fn read<A: MapAccess<'de>>(
-        &mut self,
-        index: usize,
-        map: &mut A,
-        context: &Context,
-    ) -> Result<(), A::Error> {
-        match index {
-            0 => self.watermark = map.next_value_seed(ObjectSeed::<VersionObject>::new(context))?.0,
-            _ => self.records = map.next_value_seed(List::new(context))?,
-        }
-        Ok(())
+json_object! {
+    struct CheckpointObject<'de> = "a checkpoint" {
+        watermark: Version = always "watermark",
+        records: List<RecordObject<'de>> = always "records",
     }
 }
 
 /// A checkpoint's watermark and records, not judged yet.
-pub(super) fn checkpoint(text: &[u8]) -> Result<CheckpointObject<'_>, PayloadError> {
-    Ok(read_object(text, LIST_MAX)?)
+pub(super) fn checkpoint(text: &[u8]) -> Result<(Version, Vec<RecordObject<'_>>), PayloadError> {
+    let object = read_object::<CheckpointObject<'_>>(text, LIST_MAX)?;
+    Ok((object.watermark, object.records.0))
 }
 
-#[derive(Default)]
-struct AuthorityObject {
-    identity: String,
-    version: Version,
-}
-
-impl<'de> Object<'de> for AuthorityObject {
-    const WHAT: &'static str = "an authority";
-    const NAMES: Names =
-        Names { fields: &[Field::always("authority_id"), Field::always("version")], skip_unknown: false };
-
-    fn read<A: MapAccess<'de>>(
-        &mut self,
-        index: usize,
-        map: &mut A,
-        context: &Context,
-    ) -> Result<(), A::Error> {
-        match index {
-            0 => self.identity = map.next_value_seed(Text(context))?.into_owned(),
-            _ => self.version = map.next_value_seed(ObjectSeed::<VersionObject>::new(context))?.0,
-        }
-        Ok(())
+json_object! {
+    struct AuthorityObject<'de> = "an authority" {
+        identity: Cow<'de, str> = always "authority_id",
+        version: Version = always "version",
     }
 }
 
 /// An authority's identity and version, not judged yet.
-pub(super) fn authority(text: &[u8]) -> Result<(String, Version), PayloadError> {
-    let object = read_object::<AuthorityObject>(text, LIST_MAX)?;
+pub(super) fn authority(text: &[u8]) -> Result<(Cow<'_, str>, Version), PayloadError> {
+    let object = read_object::<AuthorityObject<'_>>(text, LIST_MAX)?;
     Ok((object.identity, object.version))
 }
 
-#[derive(Default)]
-struct MembersObject<'de> {
-    members: Option<Vec<Cow<'de, str>>>,
-}
-
-impl<'de> Object<'de> for MembersObject<'de> {
-    const WHAT: &'static str = "a membership";
-    const NAMES: Names = Names { fields: &[Field::unless_empty("members")], skip_unknown: false };
-
-    fn read<A: MapAccess<'de>>(&mut self, _: usize, map: &mut A, context: &Context) -> Result<(), A::Error> {
-        self.members = map.next_value_seed(OptionalList(context))?;
-        Ok(())
+json_object! {
+    struct MembersObject<'de> = "a membership" {
+        members: NameList<'de> = unless_empty "members",
     }
 }
 
-/// A list, or the `null` that Go writes for one that was never made.
-struct OptionalList<'a>(&'a Context);
+/// A list of names, or the `null` that Go writes for one that was never made.
+#[derive(Debug, Default)]
+struct NameList<'de>(Option<Vec<Cow<'de, str>>>);
 
-impl<'de> DeserializeSeed<'de> for OptionalList<'_> {
-    type Value = Option<Vec<Cow<'de, str>>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
+impl<'de> FromJson<'de> for NameList<'de> {
+    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(NameListVisitor(context))
     }
 }
 
-impl<'de> Visitor<'de> for OptionalList<'_> {
-    type Value = Option<Vec<Cow<'de, str>>>;
+struct NameListVisitor<'a>(&'a Context);
+
+impl<'de> Visitor<'de> for NameListVisitor<'_> {
+    type Value = NameList<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of names")
     }
 
-    fn visit_none<E: serde::de::Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(NameList(None))
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        List::new(self.0).deserialize(deserializer).map(Some)
+        List::read(deserializer, self.0).map(|list| NameList(Some(list.0)))
     }
 }
 
 /// The members' names, not judged yet; `None` if the payload names no set (finding j10): it is `null`,
 /// or an object whose `members` is absent or `null`.
-pub(super) fn membership(text: &[u8]) -> Result<Option<Vec<String>>, PayloadError> {
+pub(super) fn membership(text: &[u8]) -> Result<Option<Vec<Cow<'_, str>>>, PayloadError> {
     if text.trim_ascii() == b"null" {
         return Ok(None);
     }
-    let members = read_object::<MembersObject<'_>>(text, LIST_MAX)?.members;
-    Ok(members.map(|names| names.into_iter().map(Cow::into_owned).collect()))
+    Ok(read_object::<MembersObject<'_>>(text, LIST_MAX)?.members.0)
 }
 
-#[derive(Default)]
-struct WatermarksObject {
-    marks: Vec<(String, Version)>,
-}
-
-impl<'de> Object<'de> for WatermarksObject {
-    const WHAT: &'static str = "watermarks";
-    const NAMES: Names = Names { fields: &[Field::always("watermarks")], skip_unknown: false };
-
-    fn read<A: MapAccess<'de>>(&mut self, _: usize, map: &mut A, context: &Context) -> Result<(), A::Error> {
-        self.marks = map.next_value_seed(Marks(context))?;
-        Ok(())
+json_object! {
+    struct WatermarksObject<'de> = "watermarks" {
+        marks: Marks<'de> = always "watermarks",
     }
 }
 
-/// An object whose names are peers.
-struct Marks<'a>(&'a Context);
+/// An object whose names are peers, in strict order.
+#[derive(Debug, Default)]
+struct Marks<'de>(Vec<(Cow<'de, str>, Version)>);
 
-impl<'de> DeserializeSeed<'de> for Marks<'_> {
-    type Value = Vec<(String, Version)>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
+impl<'de> FromJson<'de> for Marks<'de> {
+    fn read<D: Deserializer<'de>>(deserializer: D, context: &Context) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MarksVisitor(context))
     }
 }
 
-impl<'de> Visitor<'de> for Marks<'_> {
-    type Value = Vec<(String, Version)>;
+struct MarksVisitor<'a>(&'a Context);
+
+impl MarksVisitor<'_> {
+    fn check_after<E: Error>(&self, before: &str, name: &str) -> Result<(), E> {
+        match before.cmp(name) {
+            Ordering::Less => Ok(()),
+            Ordering::Equal => {
+                let detail = format!("peer {name:?} appears twice, expected once");
+                Err(self.0.refuse(Refusal::DuplicateName, detail))
+            }
+            Ordering::Greater => {
+                let detail = format!("peer {name:?} stands after {before:?}, expected bytewise order");
+                Err(self.0.refuse(Refusal::Unsorted, detail))
+            }
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for MarksVisitor<'_> {
+    type Value = Marks<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of peers and versions")
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
         Err(self.0.refuse(Refusal::Null, "null for an object of peers"))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut marks = Vec::<(String, Version)>::new();
-        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+        let mut marks = Vec::<(Cow<'de, str>, Version)>::new();
+        while let Some(name) = map.next_key_seed(Seed::<Cow<'de, str>>::new(self.0))? {
             if let Some((before, _)) = marks.last() {
-                match before.as_str().cmp(&name) {
-                    core::cmp::Ordering::Less => {}
-                    core::cmp::Ordering::Equal => {
-                        let detail = format!("peer {before:?} appears twice, expected once");
-                        return Err(self.0.refuse(Refusal::DuplicateName, detail));
-                    }
-                    core::cmp::Ordering::Greater => {
-                        let detail = format!("a peer stands after {before:?}, expected bytewise order");
-                        return Err(self.0.refuse(Refusal::Unsorted, detail));
-                    }
-                }
+                self.check_after(before, &name)?;
             }
-            let mark = map.next_value_seed(ObjectSeed::<VersionObject>::new(self.0))?.0;
-            marks.push((name.into_owned(), mark));
+            let mark = map.next_value_seed(Seed::new(self.0))?;
+            marks.push((name, mark));
         }
-        Ok(marks)
+        Ok(Marks(marks))
     }
 }
 
 /// The peers and their marks in strict order, not judged yet.
-pub(super) fn watermarks(text: &[u8]) -> Result<Vec<(String, Version)>, PayloadError> {
-    Ok(read_object::<WatermarksObject>(text, LIST_MAX)?.marks)
+pub(super) fn watermarks(text: &[u8]) -> Result<Vec<(Cow<'_, str>, Version)>, PayloadError> {
+    Ok(read_object::<WatermarksObject<'_>>(text, LIST_MAX)?.marks.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal<T: fmt::Debug>(read: Result<T, PayloadError>) -> Option<Refusal> {
+        match read.unwrap_err() {
+            PayloadError::Json(fault) => fault.refusal,
+            PayloadError::Record(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn peers_stand_in_strict_order() {
+        let mark = r#"{"epoch":1,"sequence":1}"#;
+        let read = |names: [&str; 2]| {
+            let text = format!(r#"{{"watermarks":{{"{}":{mark},"{}":{mark}}}}}"#, names[0], names[1]);
+            watermarks(text.as_bytes()).map(|marks| marks.len())
+        };
+        assert_eq!(read(["A", "a"]), Ok(2));
+        assert_eq!(refusal(read(["a", "A"])), Some(Refusal::Unsorted));
+        assert_eq!(refusal(read(["a", "a"])), Some(Refusal::DuplicateName));
+    }
+
+    #[test]
+    fn null_for_peers_or_a_mark() {
+        assert_eq!(refusal(watermarks(br#"{"watermarks":null}"#)), Some(Refusal::Null));
+        assert_eq!(refusal(watermarks(br#"{"watermarks":{"a":null}}"#)), Some(Refusal::Null));
+    }
+
+    #[test]
+    fn a_null_member_is_no_missing_set() {
+        assert_eq!(membership(br#"{"members":null}"#), Ok(None));
+        assert_eq!(refusal(membership(br#"{"members":[null]}"#)), Some(Refusal::Null));
+        assert_eq!(refusal(membership(br#"{"x":1}"#)), Some(Refusal::UnknownField));
+    }
+
+    #[test]
+    fn a_checkpoint_has_no_other_field() {
+        let text = br#"{"watermark":{"epoch":0,"sequence":0},"x":1,"records":[]}"#;
+        assert_eq!(refusal(checkpoint(text)), Some(Refusal::UnknownField));
+    }
 }

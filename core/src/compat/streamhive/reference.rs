@@ -1,10 +1,20 @@
 //! The reference's names of errors, for comparing answers.
+//!
+//! Every error it names has a variant of ours, but for those that cannot happen here: a journal used
+//! after it was closed (`ErrJournalClosed`; closing takes the value), and a missing part or path
+//! (`ErrNilApply`, `ErrNilApplierState`, `ErrNilApplierJournal`, `ErrNilAuthorityPath`,
+//! `ErrNilMembershipPath`, `ErrNilMembershipBook`, `ErrNilRepairJournal`, `ErrNilRepairSessionPeer`,
+//! `ErrNilRepairSessionCoordinator`, `ErrNilRepairSessionApplier`, `ErrNilRepairWatermarks`,
+//! `ErrNilWatermarkPath`, `ErrNilWatermarkBook`), which does not compile.
 
 use super::{Improvement, Rule};
 use crate::record::{RecordError, RecordLimits};
 use crate::wire::error::{EncodeError, RepairFault, WireError};
 use crate::wire::frame::{FrameError, HEADER_BYTES, MAGIC};
-use crate::wire::json_read::JsonFaultKind;
+use crate::wire::json_read::{JsonFault, JsonFaultKind};
+use crate::wire::limits::WireLimits;
+use crate::wire::message::{Message, decode_repair_frame};
+use alloc::format;
 use alloc::vec::Vec;
 
 /// An error of ours that stands where the reference has one or several of its own. Ours says more;
@@ -97,25 +107,60 @@ impl ReferenceNames for FrameError {
     }
 }
 
+/// Reads one `lifecycle.repair.*` message as [`decode_repair_frame`] does, with the bound on nesting
+/// that the reference's JSON reader has.
+///
+/// # Errors
+/// Those of [`decode_repair_frame`]; a payload of another type that nests deeper than 10,000 levels
+/// is malformed.
+pub fn repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, WireError> {
+    decode_repair_frame(payload, limits).map_err(|error| {
+        if !matches!(error, WireError::MessageType { .. }) || !nests_deeper(payload, GO_NESTING_MAX) {
+            return error;
+        }
+        let detail = format!("nests deeper than {GO_NESTING_MAX} levels");
+        let (refusal, kind) = (None, JsonFaultKind::Malformed);
+        WireError::RepairMalformed(JsonFault { detail, refusal, kind })
+    })
+}
+
+/// Deepest nesting the reference's JSON reader takes.
+const GO_NESTING_MAX: u32 = 10_000;
+
+/// Whether well-formed JSON nests deeper than `depth_max` arrays and objects.
+fn nests_deeper(text: &[u8], depth_max: u32) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0u32, false, false);
+    text.iter().any(|&byte| {
+        match (in_string, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'[' | b'{') => depth += 1,
+            (false, b']' | b'}') => depth = depth.saturating_sub(1),
+            (true | false, _) => {}
+        }
+        depth > depth_max
+    })
+}
+
 /// The rule under which the reference answers a refused message otherwise, if there is one.
 #[must_use]
 pub fn wire_rule(error: &WireError) -> Option<Rule> {
-    match error {
-        WireError::RepairMalformed(fault) if fault.kind == JsonFaultKind::Trailing => {
-            Some(Rule::Improvement(Improvement::TrailingDataNamed))
-        }
-        other => other.refusal().map(Rule::Refusal),
-    }
+    let trailing = Rule::Improvement(Improvement::TrailingDataNamed);
+    let is_trailing =
+        matches!(error, WireError::RepairMalformed(fault) if fault.kind == JsonFaultKind::Trailing);
+    if is_trailing { Some(trailing) } else { error.refusal().map(Rule::Refusal) }
 }
 
 /// The rule under which the reference answers a broken stream otherwise: it takes the end right after
-/// a frame's magic, or right after its length, for the end of the stream.
+/// a frame's magic, or right after its length, for the end of the stream, and does not look at a
+/// magic before all of it is there.
 #[must_use]
 pub const fn frame_rule(error: &FrameError) -> Option<Rule> {
+    const RULE: Option<Rule> = Some(Rule::Improvement(Improvement::CutFrame));
     match error {
-        FrameError::Truncated { bytes, .. } if *bytes == MAGIC.len() || *bytes == HEADER_BYTES => {
-            Some(Rule::Improvement(Improvement::CutFrame))
-        }
+        FrameError::Truncated { bytes, .. } if *bytes == MAGIC.len() || *bytes == HEADER_BYTES => RULE,
+        FrameError::BadMagic { found: [_, _, _, 0] } => RULE,
         FrameError::Truncated { .. } | FrameError::BadMagic { .. } | FrameError::TooLarge { .. } => None,
     }
 }
@@ -142,6 +187,24 @@ pub fn authority_text<'a>(bytes: &'a [u8], limits: &RecordLimits) -> Result<&'a 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_type_nested_too_deep_is_malformed() {
+        let read = |depth: usize| {
+            let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+            let payload = format!(r#"{{"type":"lifecycle.record","x":{open}{close}}}"#);
+            repair_frame(payload.as_bytes(), &WireLimits::default()).unwrap_err()
+        };
+        assert!(matches!(read(9_999), WireError::MessageType { .. }));
+        assert!(matches!(read(10_000), WireError::RepairMalformed(_)));
+    }
+
+    #[test]
+    fn nesting_is_counted_outside_strings() {
+        assert!(nests_deeper(br#"[[1],[{"a":1}]]"#, 2));
+        assert!(!nests_deeper(br#"[[1],[{"a":1}]]"#, 3));
+        assert!(!nests_deeper(br#"["[[[\"[["]"#, 1));
+    }
 
     #[test]
     fn an_authority_is_measured_before_it_is_read() {

@@ -120,10 +120,12 @@ impl Root for Fake {
         };
         Ok(mutations.iter().map(accept).collect())
     }
-    fn link_up(&mut self, _: Now, _: Authenticated, _: LinkRole) -> Result<LinkId, LinkRefused> {
+    fn link_up(&mut self, _: Now, _: &Authenticated, _: LinkRole) -> Result<LinkId, LinkRefused> {
         Err(LinkRefused::Closing)
     }
-    fn received(&mut self, _now: Now, _link: LinkId, _bytes: &[u8]) {}
+    fn received(&mut self, _now: Now, _link: LinkId, _bytes: &[u8]) -> Flow {
+        Flow::More
+    }
     fn link_down(&mut self, _now: Now, _link: LinkId) {}
     fn request(&mut self, _now: Now, _request: Request) -> RequestId {
         self.out.event(Event::Done { request: RequestId(7), done: Done::Members });

@@ -111,7 +111,9 @@ pub(super) fn decode_lenient(file: &[u8]) -> Result<Version, HeaderError> {
     if expected != found {
         return Err(HeaderError::Checksum { expected, found });
     }
-    let eight = |at: usize| u64::from(u32::from_be_bytes(four(at))) << 32 | u64::from(u32::from_be_bytes(four(at + 4)));
+    let eight = |at: usize| {
+        u64::from(u32::from_be_bytes(four(at))) << 32 | u64::from(u32::from_be_bytes(four(at + 4)))
+    };
     Ok(Version::new(eight(8), eight(16)))
 }
 

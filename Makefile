@@ -1,0 +1,117 @@
+# The commands of this project. Every part prints its budget in seconds before it starts and its time
+# after it ends. Budgets are for two cores with the dependencies already built.
+
+FMT_SECONDS      := 10
+LAYERS_SECONDS   := 30
+CLIPPY_SECONDS   := 120
+FEATURES_SECONDS := 60
+UNIT_SECONDS     := 240
+DOC_SECONDS      := 60
+NOSTD_SECONDS    := 30
+DENY_SECONDS     := 20
+# `make test` in all: ten minutes.
+
+DEMO_SECONDS  := 300
+BENCH_SECONDS := 900
+SOAK_SECONDS  := 3600
+# For each fuzz target.
+FUZZ_SECONDS ?= 60
+
+# The tree that `make demo` imports; empty: one that it makes itself.
+DIR ?=
+
+CARGO ?= cargo
+PART  := .ci/part
+
+# Tools go below target/, never into the user's own cargo. One found on the path is used as it is.
+TOOLS        := $(CURDIR)/target/tools
+DENY_VERSION := 0.20.2
+FUZZ_VERSION := 0.13.2
+CARGO_DENY   := $(or $(shell command -v cargo-deny 2>/dev/null),$(TOOLS)/bin/cargo-deny)
+CARGO_FUZZ   := $(or $(shell command -v cargo-fuzz 2>/dev/null),$(TOOLS)/bin/cargo-fuzz)
+
+# Workspaces of their own: each with its lock file.
+APART := tests/nostd fuzz
+
+.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock
+.NOTPARALLEL:
+
+help:
+	@echo 'make test    every check of a change: $(TEST_PARTS)'
+	@echo 'make demo    the replicated key space, end to end; DIR=... takes a tree of yours'
+	@echo 'make bench   speeds beside their references, written to target/bench/summary.json'
+	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)), with a nightly compiler'
+	@echo 'make soak    the slow checks'
+	@echo 'make lock    brings all lock files up to date with the manifests'
+
+TEST_PARTS := fmt layers clippy features unit doc nostd deny
+
+test: $(TEST_PARTS)
+
+fmt:
+	@$(PART) fmt $(FMT_SECONDS) $(CARGO) fmt --all --check
+	@for dir in $(APART); do \
+		$(PART) "fmt $$dir" $(FMT_SECONDS) $(CARGO) fmt --manifest-path $$dir/Cargo.toml --check || exit 1; \
+	done
+
+# The folders of the core import only upwards; part of `unit` too, here with its report.
+layers:
+	@$(PART) layers $(LAYERS_SECONDS) $(CARGO) test -q -p strandline-core --locked --test layers -- --nocapture
+
+clippy:
+	@$(PART) clippy $(CLIPPY_SECONDS) $(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# The core with each combination of its features.
+features:
+	@$(PART) features $(FEATURES_SECONDS) .ci/features
+
+# All tests, examples in the documentation included.
+unit:
+	@$(PART) unit $(UNIT_SECONDS) $(CARGO) test --workspace --locked
+
+doc:
+	@RUSTDOCFLAGS='-D warnings' $(PART) doc $(DOC_SECONDS) $(CARGO) doc --workspace --no-deps --locked
+
+nostd:
+	@$(PART) nostd $(NOSTD_SECONDS) .ci/nostd
+
+deny: $(CARGO_DENY)
+	@$(PART) deny $(DENY_SECONDS) $(CARGO_DENY) --locked check bans licenses sources
+	@for dir in $(APART); do \
+		$(PART) "deny $$dir" $(DENY_SECONDS) $(CARGO_DENY) --locked --config deny.toml \
+			--manifest-path $$dir/Cargo.toml check bans licenses sources || exit 1; \
+	done
+
+demo:
+	@$(PART) demo $(DEMO_SECONDS) $(CARGO) run --release --locked -p strandline-cli -- demo $(DIR)
+
+bench:
+	@$(PART) bench $(BENCH_SECONDS) $(CARGO) run --release --locked -p strandline-bench
+
+# What new inputs are found goes below target/; only chosen ones are kept in fuzz/corpus.
+fuzz: export PATH := $(dir $(CARGO_FUZZ)):$(PATH)
+fuzz: $(CARGO_FUZZ)
+	@rustup run nightly rustc --version || rustup toolchain install nightly --profile minimal
+	@$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --locked -- -D warnings
+	@set -e; for target in $$(cargo +nightly fuzz list); do \
+		mkdir -p target/fuzz-corpus/$$target; \
+		cargo +nightly fuzz build $$target; \
+		$(PART) "fuzz $$target" $$(($(FUZZ_SECONDS) + 10)) cargo +nightly fuzz run $$target \
+			target/fuzz-corpus/$$target fuzz/corpus/$$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1; \
+	done
+
+# Tests look at STRANDLINE_SOAK and then take their long form.
+soak:
+	@STRANDLINE_SOAK=1 $(PART) soak $(SOAK_SECONDS) $(CARGO) test --release --workspace --locked -- --nocapture
+
+lock:
+	@for dir in . $(APART); do \
+		$(CARGO) metadata --format-version 1 --manifest-path $$dir/Cargo.toml >/dev/null || exit 1; \
+	done
+
+$(TOOLS)/bin/cargo-deny:
+	$(CARGO) install cargo-deny --locked --version $(DENY_VERSION) --root $(TOOLS)
+
+$(TOOLS)/bin/cargo-fuzz:
+	$(CARGO) install cargo-fuzz --locked --version $(FUZZ_VERSION) --root $(TOOLS)
