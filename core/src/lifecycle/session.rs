@@ -463,7 +463,7 @@ impl Session {
             (Receive::Stopped, _) | (_, Source::Stopped) => "stopped",
             (Receive::Held(_) | Receive::Applying { .. }, _) => "receiving",
             (Receive::Idle, Source::Waiting) => "judging",
-            (Receive::Idle, Source::Planning(_) | Source::Pushing(_) | Source::Sent { .. }) => "sending",
+            (Receive::Idle, Source::Planning(_) | Source::Pushing(_) | Source::Sent) => "sending",
             (Receive::Idle, Source::Snapshot(_)) => "sending a snapshot",
             (Receive::Idle, Source::Idle | Source::Off) => "live",
         }

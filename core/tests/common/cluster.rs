@@ -114,14 +114,11 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
     }
 
     fn notify(&mut self, event: Event) {
-        match &event {
-            Event::Frames { link } => {
-                self.wires.ready.insert(*link);
-            }
-            Event::CloseLink { link, .. } => {
-                self.wires.closing.insert(*link);
-            }
-            _ => {}
+        if let Event::Frames { link } = &event {
+            self.wires.ready.insert(*link);
+        }
+        if let Event::CloseLink { link, .. } = &event {
+            self.wires.closing.insert(*link);
         }
         self.events.push(event);
     }
@@ -442,9 +439,9 @@ impl Cluster {
     /// Waits for the answer to a request.
     pub(crate) fn done(&mut self, at: usize, request: RequestId) -> Done {
         self.settle();
-        let found = self.nodes[at].host.events.iter().find_map(|event| match event {
-            Event::Done { request: r, done } if *r == request => Some(done.clone()),
-            _ => None,
+        let found = self.nodes[at].host.events.iter().find_map(|event| {
+            let Event::Done { request: answered, done } = event else { return None };
+            (*answered == request).then(|| done.clone())
         });
         found.expect("answered")
     }

@@ -16,6 +16,19 @@ use strandline_core::time::Now;
 
 pub(crate) const LOG: LogId = LogId([7; 16]);
 
+/// Limits so small that every bound is met within a few entries.
+pub(crate) const SMALL: JournalLimits = JournalLimits {
+    segment_bytes: 1024,
+    batch_bytes_max: 160,
+    entry_bytes_max: 100,
+    pending_bytes_max: 400,
+    pending_entries_max: 20,
+    read_bytes_max: 100,
+    journal_bytes_max: 4000,
+    journal_entries_max: 200,
+    seal_ms: 1000,
+};
+
 #[derive(Debug)]
 pub(crate) enum Purpose {
     List,
@@ -76,6 +89,13 @@ pub(crate) struct Config {
     pub(crate) origin: Origin,
     pub(crate) first_segment: u64,
     pub(crate) run: u64,
+}
+
+/// Opens a log on a disk and runs it until nothing moves.
+pub(crate) fn open(config: &Config, disk: Disk) -> (EventLog, DiskHost) {
+    let (mut log, mut host) = (EventLog::open(config), DiskHost::new(disk));
+    host.settle(&mut log);
+    (log, host)
 }
 
 impl EventLog {
