@@ -85,8 +85,7 @@ fn example_batch() -> Vec<u8> {
     let mut buf = vec![0; batch::HEADER_BYTES];
     batch::push_entry(&mut buf, ENTRY_EPOCH_START, &epoch_start());
     batch::push_entry(&mut buf, ENTRY_RECORD, &canonical());
-    let sealing =
-        Sealing { salt: SALT, at, first_lsn: Lsn::FIRST, count: 2, durable: None, durable_end: at };
+    let sealing = Sealing { salt: SALT, at, first_lsn: Lsn::FIRST, count: 2, durable: None, durable_end: at };
     let _ = batch::seal(&mut buf, &sealing);
     buf
 }
@@ -197,9 +196,10 @@ fn row(case: EndCase) -> (&'static str, Option<EndCase>) {
         E::BadHeaderNotNewest => {
             ("a bad header in a segment with a newer one behind it", Some(E::BadHeaderThenBytes))
         }
-        E::BadHeaderThenBytes => {
-            ("a bad header in the newest segment, with other bytes than zeros behind", Some(E::FirstNotEntered))
-        }
+        E::BadHeaderThenBytes => (
+            "a bad header in the newest segment, with other bytes than zeros behind",
+            Some(E::FirstNotEntered),
+        ),
         E::FirstNotEntered => {
             ("the first segment, which `current` names, has no valid header", Some(E::NewerFormat))
         }

@@ -14,8 +14,8 @@ use strandline_core::wire::identity::PeerIdentity;
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, MessageType, decode_message, encode};
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet, SnapshotOffer,
-    Stop, StopVerdict,
+    BlobRange, BlobRangeGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet,
+    SnapshotOffer, Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 

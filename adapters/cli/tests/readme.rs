@@ -32,7 +32,8 @@ fn the_lines_on_one_directory_run() {
             .env_remove("STRANDLINE_DIR")
             .output()
             .expect("a shell");
-        let (said, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (said, failed) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{block}\nended with {}:\n{said}{failed}", output.status);
         assert!(said.contains("hello\n"), "`get` gives what was put:\n{said}{failed}");
         ran += 1;
@@ -60,7 +61,8 @@ fn the_other_lines_are_understood() {
 
 #[test]
 fn a_line_with_an_unknown_option_is_not_understood() {
-    let status = Command::new(PROGRAM).args(["init", "--sideways", "--help"]).output().expect("it starts").status;
+    let status =
+        Command::new(PROGRAM).args(["init", "--sideways", "--help"]).output().expect("it starts").status;
     assert_eq!(status.code(), Some(2));
 }
 
