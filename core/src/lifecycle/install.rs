@@ -10,7 +10,7 @@ use super::shared::{Commit, InstallPurpose, Purpose, Shared};
 use super::views::Views;
 use crate::error::StorageFault;
 use crate::id::LinkId;
-use crate::journal::command::{FileName, StorageCommand};
+use crate::journal::command::{FileName, SegmentNumber, StorageCommand};
 use crate::journal::current::CheckpointRef;
 use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{BlobKey, State, Version};
@@ -37,6 +37,24 @@ enum Stage {
     Entering,
     /// `current` is being replaced.
     Committing,
+}
+
+/// A snapshot that a peer brings, in either way.
+#[derive(Debug)]
+pub(super) enum Offered {
+    /// In pieces, to be asked for.
+    Pieces(SnapshotOffer),
+    /// Whole, in one frame.
+    Frame(Snapshot),
+}
+
+impl Offered {
+    const fn cut(&self) -> Version {
+        match self {
+            Self::Pieces(offer) => offer.cut,
+            Self::Frame(snapshot) => snapshot.watermark,
+        }
+    }
 }
 
 /// A snapshot on its way in.
@@ -92,6 +110,11 @@ impl Install {
         }
     }
 
+    /// Whether nobody brings it at present.
+    fn is_idle(&self) -> bool {
+        self.link.is_none() && self.stage == Stage::Reading
+    }
+
     fn file(&self) -> FileName {
         FileName::Checkpoint(self.number)
     }
@@ -136,7 +159,7 @@ impl Install {
                 self.unlooked.remove(key);
             }
             self.stats_out += 1;
-            let purpose = Purpose::Install(InstallPurpose::Stat(keys.clone()));
+            let purpose = Purpose::Install(self.number, InstallPurpose::Stat(keys.clone()));
             shared.out.command(purpose, |ticket| BlobCommand::Stat { ticket, keys });
         }
     }
@@ -144,12 +167,8 @@ impl Install {
     fn write(&mut self, shared: &mut Shared, offset: u64, bytes: Vec<u8>) {
         self.writes_out += 1;
         let file = self.file();
-        shared.out.command(Purpose::Install(InstallPurpose::Write), |ticket| StorageCommand::Write {
-            ticket,
-            file,
-            offset,
-            bytes,
-        });
+        let purpose = Purpose::Install(self.number, InstallPurpose::Write);
+        shared.out.command(purpose, |ticket| StorageCommand::Write { ticket, file, offset, bytes });
     }
 
     fn reference(&self) -> CheckpointRef {
@@ -160,31 +179,69 @@ impl Install {
 impl Session {
     /// The peer offers a snapshot, since we are below its floor.
     pub(super) fn on_offer(&mut self, shared: &mut Shared, offer: SnapshotOffer) {
-        if self.is_stopped() || !self.may_receive(shared, offer.cut) {
+        self.on_offered(shared, Offered::Pieces(offer));
+    }
+
+    /// A peer without pieces sends a whole snapshot in one frame.
+    pub(super) fn on_snapshot_frame(&mut self, shared: &mut Shared, snapshot: Snapshot) {
+        self.on_offered(shared, Offered::Frame(snapshot));
+    }
+
+    fn on_offered(&mut self, shared: &mut Shared, offered: Offered) {
+        if self.is_stopped()
+            || self.too_early(shared, "a snapshot")
+            || !self.may_receive(shared, offered.cut())
+        {
             return;
         }
-        self.offered = Some(offer.cut);
-        if offer.cut <= shared.submitted {
-            return self.answer_offer_below_tail(shared, offer.cut);
-        }
-        let same = |install: &Install| install.offer == offer;
-        match shared.install.take() {
-            // Another link brings one already; this peer is answered when that is done.
-            Some(install) if install.link.is_some() || install.stage != Stage::Reading => {
-                shared.install = Some(install);
-                return;
+        if let Some(install) = shared.install.as_mut().filter(|install| install.link == Some(self.link)) {
+            if install.stage != Stage::Reading || matches!(offered, Offered::Frame(_)) {
+                let expected = "no snapshot while the last one is being installed";
+                return self.fault(shared, PeerFaultKind::Sequence, expected, offered.cut().to_string());
             }
-            Some(mut install) if same(&install) => {
+            // The peer gave up the offer we were reading and makes a new one.
+            install.link_down(self.link);
+        }
+        self.offered = Some(offered);
+        self.retry_offered(shared);
+    }
+
+    /// Takes up the snapshot that the peer offered, if nothing stands in the way any more.
+    pub(super) fn retry_offered(&mut self, shared: &mut Shared) {
+        let Some(offered) = self.offered.take_if(|_| !self.down) else { return };
+        let cut = offered.cut();
+        // Only what is durable says whether our log knows the cut.
+        let undecided = cut > shared.history.tail() && cut <= shared.submitted;
+        if self.judging() || undecided || (shared.compaction.is_some() && cut > shared.submitted) {
+            self.offered = Some(offered);
+            return;
+        }
+        if cut <= shared.submitted {
+            return self.answer_offer_below_tail(shared, cut);
+        }
+        // Another link, or this one, brings a snapshot: the peer is answered when that is done.
+        if shared.installing() {
+            self.offered = Some(offered);
+            return;
+        }
+        match offered {
+            Offered::Pieces(offer) => self.take_up(shared, offer),
+            Offered::Frame(snapshot) => self.install_frame(shared, &snapshot),
+        }
+    }
+
+    /// Goes on with a snapshot that another link began, or begins this one.
+    fn take_up(&mut self, shared: &mut Shared, offer: SnapshotOffer) {
+        self.offered = Some(Offered::Pieces(offer));
+        match shared.install.as_mut().filter(|install| install.offer == offer) {
+            Some(install) => {
                 install.link = Some(self.link);
                 for key in &install.missing {
                     self.fetch.want(*key);
                 }
-                shared.install = Some(install);
             }
-            other => {
-                if let Some(install) = other {
-                    shared.abandon_install(&install);
-                }
+            None => {
+                shared.abandon_idle_install();
                 let number = shared.take_checkpoint_number();
                 shared.install = Some(Install::new(offer, number, shared, self.link));
             }
@@ -197,7 +254,6 @@ impl Session {
     /// all, and say so. It does not: a snapshot never drops local records.
     fn answer_offer_below_tail(&mut self, shared: &mut Shared, cut: Version) {
         if shared.history.contains(cut) || cut < shared.history.floor() {
-            self.offered = None;
             return self.send_ack(shared, cut);
         }
         let verdict = Verdict::Diverged(Divergence {
@@ -216,6 +272,7 @@ impl Session {
             let window = u64::from(shared.config.snapshot_requests_max) * u64::from(PIECE_BYTES_MAX);
             while install.asked < install.offer.bytes
                 && install.asked < install.received + window
+                && install.writes_out < shared.config.snapshot_requests_max
                 && install.missing.len() < MISSING_MAX
             {
                 let (sha256, offset) = (install.offer.sha256, install.asked);
@@ -229,7 +286,12 @@ impl Session {
     /// A piece of the snapshot came.
     pub(super) fn on_chunk(&mut self, shared: &mut Shared, chunk: SnapshotChunk) {
         let SnapshotChunk { offset, data } = chunk;
-        let Some(mut install) = shared.install.take_if(|install| install.link == Some(self.link)) else {
+        if self.is_stopped() {
+            return;
+        }
+        let ours =
+            |install: &mut Install| install.link == Some(self.link) && install.stage == Stage::Reading;
+        let Some(mut install) = shared.install.take_if(ours) else {
             let found = alloc::format!("a piece at {offset}");
             return self.fault(
                 shared,
@@ -257,19 +319,10 @@ impl Session {
         self.pump_install(shared);
     }
 
-    /// A peer without pieces sends a whole snapshot in one frame.
-    pub(super) fn on_snapshot_frame(&mut self, shared: &mut Shared, snapshot: Snapshot) {
-        if self.is_stopped() || !self.may_receive(shared, snapshot.watermark) {
-            return;
-        }
+    /// Makes a checkpoint of a whole snapshot; from there on it is installed as any other.
+    fn install_frame(&mut self, shared: &mut Shared, snapshot: &Snapshot) {
+        shared.abandon_idle_install();
         let cut = snapshot.watermark;
-        if cut <= shared.submitted {
-            return self.answer_offer_below_tail(shared, cut);
-        }
-        if shared.install.is_some() {
-            let expected = "no snapshot while one is being installed";
-            return self.fault(shared, PeerFaultKind::Sequence, expected, cut.to_string());
-        }
         let header =
             CheckpointHeader { log: shared.current.log, cut, cut_digest: [0; 32], epochs: Vec::new() };
         let mut writer = CheckpointWriter::new(&header);
@@ -298,7 +351,6 @@ impl Session {
         };
         let number = shared.take_checkpoint_number();
         let mut install = Install::new(offer, number, shared, self.link);
-        self.offered = Some(cut);
         for (offset, bytes) in pieces {
             if let Err(error) = install.take(shared, &bytes) {
                 return self.fault(shared, PeerFaultKind::Lineage, error.expected.clone(), error.to_string());
@@ -309,6 +361,8 @@ impl Session {
         }
         install.look_up(shared);
         shared.install = Some(install);
+        // Acknowledged like any other once it is installed.
+        self.offered = Some(Offered::Frame(Snapshot { watermark: cut, records: Vec::new() }));
     }
 
     /// Which blobs of the snapshot are missing: this link fetches them.
@@ -322,16 +376,6 @@ impl Session {
         }
         self.pump_fetch(shared);
     }
-
-    /// A snapshot was installed: the peers that offered one learn that we have it.
-    pub(super) fn on_installed(&mut self, shared: &mut Shared) {
-        if let Some(cut) = self.offered.take()
-            && cut <= shared.history.tail()
-        {
-            self.send_ack(shared, cut);
-        }
-        self.advance_batch(shared, true);
-    }
 }
 
 impl Shared {
@@ -339,15 +383,30 @@ impl Shared {
     fn abandon_install(&mut self, install: &Install) {
         self.removals.insert(install.file());
         self.remove_unused();
+        self.freed = true;
+    }
+
+    /// Whether a snapshot is being installed that some link brings, or that is past that.
+    pub(super) fn installing(&self) -> bool {
+        self.install.as_ref().is_some_and(|install| !install.is_idle())
+    }
+
+    /// Gives up a snapshot that nobody brings.
+    pub(super) fn abandon_idle_install(&mut self) {
+        if let Some(install) = self.install.take_if(|install| install.is_idle()) {
+            self.abandon_install(&install);
+        }
     }
 
     /// A command of the installation was answered. `Err` carries the link that must go down.
     pub(super) fn on_install(
         &mut self,
+        number: u64,
         purpose: InstallPurpose,
         result: Result<Vec<Option<u64>>, StorageFault>,
     ) -> Option<(LinkId, CloseReason)> {
-        let mut install = self.install.take()?;
+        // An answer to one that was given up says nothing of its successor.
+        let mut install = self.install.take_if(|install| install.number == number)?;
         let lengths = match result {
             Ok(lengths) => lengths,
             Err(fault) => {
@@ -395,16 +454,13 @@ impl Shared {
                 }
                 install.stage = Stage::Syncing;
                 let file = install.file();
-                self.out.command(Purpose::Install(InstallPurpose::Sync), |ticket| StorageCommand::Sync {
-                    ticket,
-                    file,
-                });
+                let purpose = Purpose::Install(install.number, InstallPurpose::Sync);
+                self.out.command(purpose, |ticket| StorageCommand::Sync { ticket, file });
             }
             Stage::Entering => {
                 if let Some(switched) = self.journal.take_switched() {
                     install.stage = Stage::Committing;
-                    self.current.first_segment = switched.segment;
-                    self.commit_install(&install);
+                    self.commit_install(&install, switched.segment);
                 }
             }
             Stage::Reading | Stage::Syncing | Stage::Committing => {}
@@ -440,14 +496,16 @@ impl Shared {
         Ok(())
     }
 
-    fn commit_install(&mut self, install: &Install) {
+    fn commit_install(&mut self, install: &Install, first_segment: SegmentNumber) {
         self.obsolete = self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
-        self.current.checkpoint = Some(install.reference());
-        self.current.floor = super::opaque::floor_bytes(install.offer.cut);
-        self.current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
-        self.opaque.chained = install.offer.cut_digest.is_some();
-        self.opaque.checkpoint_records = install.records;
-        self.save_current(Commit::Installation);
+        let (mut current, mut opaque) = (self.current.clone(), self.opaque.clone());
+        current.first_segment = first_segment;
+        current.checkpoint = Some(install.reference());
+        current.floor = super::opaque::floor_bytes(install.offer.cut);
+        current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
+        opaque.chained = install.offer.cut_digest.is_some();
+        opaque.checkpoint_records = install.records;
+        self.save_current(Commit::Installation, current, opaque);
     }
 
     /// `current` names the snapshot: it is our state now.

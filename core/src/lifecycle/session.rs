@@ -8,6 +8,8 @@ use super::api::{
 };
 use super::config::ReplicaConfig;
 use super::fetch::Fetch;
+use super::install::Offered;
+use super::judge::Standing;
 use super::judging::Digesting;
 use super::receive::Receive;
 use super::shared::Shared;
@@ -124,6 +126,9 @@ pub(super) struct Session {
     pub(super) acked: Version,
     pub(super) verdict: Option<PairVerdict>,
     pub(super) digesting: Option<Digesting>,
+    /// Where the peer said it stands, above our tail: it has all we have, and what it has above that is
+    /// compared once we have it, too.
+    pub(super) ahead: Option<Standing>,
     pub(super) source: Source,
     pub(super) receive: Receive,
     pub(super) fetch: Fetch,
@@ -135,15 +140,17 @@ pub(super) struct Session {
     pub(super) serve_queue: VecDeque<BlobKey>,
     /// Whole blobs sent ahead that the peer has not acknowledged.
     pub(super) pushed: BTreeSet<BlobKey>,
-    /// Blobs of the peer that are being stored without our asking.
-    pub(super) offered_puts: u32,
+    /// What the blob store does because the peer sent it, unasked: puts, and looks at what it has.
+    pub(super) unasked: u32,
+    /// Looks at the blobs of received records, to tell the answer to one from that to another.
+    pub(super) looks: u64,
     pub(super) paused: bool,
     pub(super) down: bool,
     pub(super) heard: Instant,
     /// The tail up to which the peer was reported to have everything.
     pub(super) synced: Option<Version>,
-    /// The cut of a snapshot that the peer offered and that was not answered.
-    pub(super) offered: Option<Version>,
+    /// A snapshot of the peer's that was not answered yet.
+    pub(super) offered: Option<Offered>,
 }
 
 impl Session {
@@ -158,6 +165,7 @@ impl Session {
             acked: Version::ZERO,
             verdict: None,
             digesting: None,
+            ahead: None,
             source: Source::Waiting,
             receive: Receive::Idle,
             fetch: Fetch::default(),
@@ -165,7 +173,8 @@ impl Session {
             pieces: Pieces::default(),
             serve_queue: VecDeque::new(),
             pushed: BTreeSet::new(),
-            offered_puts: 0,
+            unasked: 0,
+            looks: 0,
             paused: false,
             down: false,
             heard: shared.now.mono,
@@ -204,7 +213,10 @@ impl Session {
         if !self.sends() {
             self.source = Source::Off;
         } else if !self.peer.reconcile {
-            self.acked = shared.acked.get(&self.peer.identity).map_or(Version::ZERO, |mark| mark.version);
+            // Only a mark of this life of the peer's data says what the peer has.
+            let mark = shared.acked.get(&self.peer.identity);
+            let ours = mark.filter(|mark| mark.incarnation == self.peer.incarnation);
+            self.acked = ours.map_or(Version::ZERO, |mark| mark.version);
             self.source = Source::Idle;
             self.pump_source(shared);
         }
@@ -212,6 +224,9 @@ impl Session {
 
     /// Takes bytes of the link, split anywhere.
     pub(super) fn received(&mut self, shared: &mut Shared, bytes: &[u8]) -> Flow {
+        if self.down {
+            return Flow::More;
+        }
         self.heard = shared.now.mono;
         self.unread.extend_from_slice(bytes);
         self.process(shared);
@@ -253,7 +268,9 @@ impl Session {
     }
 
     fn must_pause(&self, shared: &mut Shared) -> bool {
-        if self.offered_puts >= shared.config.blob_requests_max {
+        // Whatever the peer asks of the disk is bounded: more is not read before some is done.
+        let requests_max = shared.config.blob_requests_max;
+        if self.unasked >= requests_max || self.serving >= requests_max {
             return true;
         }
         let full = self.outbox.bytes >= shared.config.link_queue_bytes_max.saturating_mul(2);
@@ -394,8 +411,45 @@ impl Session {
         self.drop_source(shared);
         self.source = Source::Stopped;
         self.receive = Receive::Stopped;
-        self.drop_fetch(shared);
         self.digesting = None;
+        self.drop_receiving(shared);
+    }
+
+    /// What this link was bringing is left to others.
+    fn drop_receiving(&mut self, shared: &mut Shared) {
+        self.drop_fetch(shared);
+        self.offered = None;
+        if let Some(install) = &mut shared.install {
+            install.link_down(self.link);
+        }
+        shared.freed = true;
+    }
+
+    /// Something that this link may be waiting for was freed: blobs another link was fetching, the
+    /// place of an installation, room.
+    pub(super) fn retry(&mut self, shared: &mut Shared) {
+        if self.is_stopped() {
+            return;
+        }
+        self.pump_fetch(shared);
+        self.retry_offered(shared);
+        self.advance_batch(shared);
+        self.pump_source(shared);
+    }
+
+    /// Whether the peer has said where it stands and was not judged yet: what it sends meanwhile waits.
+    /// Before it has, nothing may come at all.
+    pub(super) fn judging(&self) -> bool {
+        self.peer.history && matches!(self.source, Source::Waiting)
+    }
+
+    /// Takes the link down if the peer sends `what` before it said where it stands.
+    pub(super) fn too_early(&mut self, shared: &mut Shared, what: &str) -> bool {
+        let early = self.judging() && self.digesting.is_none();
+        if early {
+            self.fault(shared, PeerFaultKind::Sequence, "a standing before anything else", what);
+        }
+        early
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -430,7 +484,7 @@ impl Session {
     pub(super) fn release(&mut self, shared: &mut Shared) {
         self.down = true;
         self.drop_source(shared);
-        self.drop_fetch(shared);
+        self.drop_receiving(shared);
         shared.blocked.remove(&self.link);
     }
 
@@ -461,9 +515,11 @@ impl Session {
         }
         match (&self.receive, &self.source) {
             (Receive::Stopped, _) | (_, Source::Stopped) => "stopped",
-            (Receive::Held(_) | Receive::Applying { .. }, _) => "receiving",
+            (Receive::Held { .. } | Receive::Applying { .. }, _) => "receiving",
             (Receive::Idle, Source::Waiting) => "judging",
-            (Receive::Idle, Source::Planning(_) | Source::Pushing(_) | Source::Sent) => "sending",
+            (Receive::Idle, Source::Planning(_) | Source::Framing | Source::Pushing(_) | Source::Sent) => {
+                "sending"
+            }
             (Receive::Idle, Source::Snapshot(_)) => "sending a snapshot",
             (Receive::Idle, Source::Idle | Source::Off) => "live",
         }
