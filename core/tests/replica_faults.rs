@@ -16,7 +16,9 @@ fn halts(cluster: &Cluster, at: usize) -> usize {
 /// Whether a command changes what is on disk.
 fn writes(command: &Command) -> bool {
     match command {
-        Command::Storage(StorageCommand::List { .. } | StorageCommand::Read { .. }) | Command::Blob(_) => false,
+        Command::Storage(StorageCommand::List { .. } | StorageCommand::Read { .. }) | Command::Blob(_) => {
+            false
+        }
         Command::Storage(
             StorageCommand::Prepare { .. }
             | StorageCommand::Append { .. }

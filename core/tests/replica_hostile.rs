@@ -8,7 +8,9 @@ use common::handshake::reference;
 use common::peer::{Peer, record};
 use sha2::{Digest as _, Sha256};
 use strandline_core::journal::command::{FileName, StorageCommand};
-use strandline_core::lifecycle::api::{Done, Event, Flow, LinkRole, MembersChange, PairReason, PeerFaultKind};
+use strandline_core::lifecycle::api::{
+    Done, Event, Flow, LinkRole, MembersChange, PairReason, PeerFaultKind,
+};
 use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::lifecycle::command::{BlobCommand, Command};
 use strandline_core::record::{Record, State, Version};
@@ -111,20 +113,26 @@ fn a_piece_too_many_never_touches_an_installation_that_commits() {
 
 #[test]
 fn answers_to_an_abandoned_installation_say_nothing_of_the_next() {
-    let (offer, bytes) = snapshot(at(9), &[record("k", State::Deleted, 1)]);
+    let records: Vec<Record> = (0..2_000)
+        .map(|i| {
+            record(&format!("a key with some bytes, so that there are pieces, {i:080}"), State::Deleted, 1)
+        })
+        .collect();
+    let (offer, bytes) = snapshot(at(9), &records);
+    let (first, rest) = bytes.split_at(256 << 10);
     let (mut cluster, b, peer) = behind(at(9));
     peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
-    let mut wrong = bytes.clone();
-    wrong[40] ^= 1;
-    peer.send_own(&mut cluster, chunk(0, &wrong));
-    cluster.drain(b);
+    peer.send_own(&mut cluster, chunk(0, first));
+    peer.send_own(&mut cluster, chunk(first.len() as u64, &rest[1..]));
+    assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Snapshot));
     let kept: Vec<Command> = cluster.nodes[b].host.commands.drain(..).collect();
     let mut other = Peer::native(&mut cluster, b, "q");
     other.stand(&mut cluster, at(9), at(9));
     other.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
     cluster.nodes[b].host.commands.extend(kept);
     cluster.run(b, |_| true);
-    other.send_own(&mut cluster, chunk(0, &bytes));
+    other.send_own(&mut cluster, chunk(0, first));
+    other.send_own(&mut cluster, chunk(first.len() as u64, rest));
     let heard = other.settled(&mut cluster);
     assert!(heard.contains(&Message::Ack { watermark: at(9) }), "{heard:?}");
     assert_eq!(cluster.replica(b).status().tail, at(9));
@@ -138,7 +146,10 @@ fn a_snapshot_whose_link_went_away_holds_nobody_up() {
     // Another peer has the journal from the beginning.
     let mut other = Peer::native(&mut cluster, b, "q");
     other.stand(&mut cluster, ZERO, at(9));
-    other.send(&mut cluster, &batch(ZERO, vec![record("k", State::Deleted, 1), record("l", State::Deleted, 9)]));
+    other.send(
+        &mut cluster,
+        &batch(ZERO, vec![record("k", State::Deleted, 1), record("l", State::Deleted, 9)]),
+    );
     let heard = other.settled(&mut cluster);
     assert!(!heard.iter().any(|m| matches!(m, Message::Ack { .. })), "it waits for the snapshot");
     let now = cluster.now;
@@ -210,17 +221,17 @@ fn a_joiner_during_the_commit_of_a_compaction_is_offered_what_is_there() {
     let mut peer = Peer::native(&mut cluster, a, "p");
     peer.stand(&mut cluster, ZERO, ZERO);
     let heard = peer.heard(&mut cluster);
-    let offer = heard.iter().find_map(|m| match m {
-        Message::Own(OwnMessage::SnapshotOffer(offer)) => Some(*offer),
-        _ => None,
+    let offer = heard.iter().find_map(|m| {
+        let Message::Own(OwnMessage::SnapshotOffer(offer)) = m else { return None };
+        Some(*offer)
     });
     let offer = offer.expect("an offer");
     assert_eq!((offer.cut, offer.records), (at(1), 1));
     peer.send_own(&mut cluster, OwnMessage::SnapshotGet(SnapshotGet { sha256: offer.sha256, offset: 0 }));
     let heard = peer.settled(&mut cluster);
-    let whole = heard.iter().any(|m| match m {
-        Message::Own(OwnMessage::SnapshotChunk(c)) => Sha256::digest(&c.data)[..] == offer.sha256,
-        _ => false,
+    let whole = heard.iter().any(|m| {
+        let Message::Own(OwnMessage::SnapshotChunk(c)) = m else { return false };
+        Sha256::digest(&c.data)[..] == offer.sha256
     });
     assert!(whole, "{heard:?}");
 }
@@ -249,7 +260,10 @@ fn a_snapshot_waits_for_a_compaction() {
     let b = cluster.add("b", false, small_config());
     let mut peer = Peer::native(&mut cluster, b, "p");
     peer.stand(&mut cluster, ZERO, at(2));
-    peer.send(&mut cluster, &batch(ZERO, vec![record("k", State::Deleted, 1), record("l", State::Deleted, 2)]));
+    peer.send(
+        &mut cluster,
+        &batch(ZERO, vec![record("k", State::Deleted, 1), record("l", State::Deleted, 2)]),
+    );
     let _ = peer.settled(&mut cluster);
     let now = cluster.now;
     let request = cluster.replica(b).handle_members(now, MembersChange::Clear);
@@ -425,7 +439,10 @@ fn any_message_at_any_time_leaves_what_is_durable() {
         cluster.kill(a);
         cluster.restart(a);
         let after = cluster.replica(a).status();
-        assert_eq!((status.tail, status.tail_digest, status.present), (after.tail, after.tail_digest, after.present));
+        assert_eq!(
+            (status.tail, status.tail_digest, status.present),
+            (after.tail, after.tail_digest, after.present)
+        );
         assert!(cluster.contents(a).values().all(Option::is_some), "{seed}: a record without its blob");
     }
 }

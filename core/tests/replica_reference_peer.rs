@@ -6,7 +6,9 @@ mod common;
 use common::cluster::{Cluster, blob_key, delete, put, small_config};
 use common::handshake::reference;
 use common::peer::{Peer, record};
-use strandline_core::lifecycle::api::{Done, Event, LinkRole, MembersChange, PairReason, PeerFaultKind, Verified};
+use strandline_core::lifecycle::api::{
+    Done, Event, LinkRole, MembersChange, PairReason, PeerFaultKind, Verified,
+};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::record::{BlobKey, State, Version};
 use strandline_core::verdict::Verdict;
@@ -320,7 +322,11 @@ fn an_answer_about_the_blobs_of_one_batch_says_nothing_of_the_next() {
     // The look at x stays out while another link brings the same record.
     one.send(&mut cluster, &batch(0, vec![record("k", present(b"x"), 1)]));
     cluster.drain(b);
-    let look = cluster.nodes[b].host.commands.iter().position(|c| matches!(c, Command::Blob(BlobCommand::Stat { .. })));
+    let look = cluster.nodes[b]
+        .host
+        .commands
+        .iter()
+        .position(|c| matches!(c, Command::Blob(BlobCommand::Stat { .. })));
     let held = cluster.nodes[b].host.commands.remove(look.expect("a look"));
     two.send(&mut cluster, &batch(0, vec![record("k", present(b"x"), 1)]));
     cluster.run(b, |_| true);

@@ -117,7 +117,10 @@ impl Fetch {
                 continue;
             }
             let asked = u64::from(PIECE_BYTES_MAX);
-            self.active.insert(key, Active { total: None, asked, received: 0, written: 0, asked_open: 1, storing: 0 });
+            self.active.insert(
+                key,
+                Active { total: None, asked, received: 0, written: 0, asked_open: 1, storing: 0 },
+            );
             self.open += 1;
             return Some(PieceRequest { key, offset: 0, bytes: PIECE_BYTES_MAX });
         }

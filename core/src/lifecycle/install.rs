@@ -1,16 +1,15 @@
 //! Installing a snapshot from a peer: one pinned cut, read in pieces, resumable over another link,
 //! verified whole before anything of ours changes.
 
-use super::api::{CloseReason, Divergence, Entry, Event, PairReason, PeerFaultKind};
+use super::api::{Divergence, Entry, PairReason, PeerFaultKind};
 use super::checkpoint::{CheckpointError, CheckpointHeader, CheckpointRule, CheckpointWriter};
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::command::BlobCommand;
 use super::session::Session;
-use super::shared::{Commit, InstallPurpose, Purpose, Shared};
+use super::shared::{InstallPurpose, Purpose, Shared};
 use super::views::Views;
-use crate::error::StorageFault;
 use crate::id::LinkId;
-use crate::journal::command::{FileName, SegmentNumber, StorageCommand};
+use crate::journal::command::{FileName, StorageCommand};
 use crate::journal::current::CheckpointRef;
 use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{BlobKey, State, Version};
@@ -28,7 +27,7 @@ const MISSING_MAX: usize = 4096;
 
 /// What is left to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
+pub(super) enum Stage {
     /// Pieces come, or their blobs and writes are awaited.
     Reading,
     /// The file is being made durable.
@@ -60,21 +59,21 @@ impl Offered {
 /// A snapshot on its way in.
 #[derive(Debug)]
 pub(super) struct Install {
-    offer: SnapshotOffer,
-    number: u64,
-    reader: CheckpointReader,
-    views: Views,
-    header: Option<CheckpointHeader>,
-    stage: Stage,
+    pub(super) offer: SnapshotOffer,
+    pub(super) number: u64,
+    pub(super) reader: CheckpointReader,
+    pub(super) views: Views,
+    pub(super) header: Option<CheckpointHeader>,
+    pub(super) stage: Stage,
     /// The link it comes over; none while it waits for a peer that offers it again.
-    link: Option<LinkId>,
-    asked: u64,
-    received: u64,
-    records: u64,
-    writes_out: u32,
-    stats_out: u32,
-    unlooked: BTreeSet<BlobKey>,
-    missing: BTreeSet<BlobKey>,
+    pub(super) link: Option<LinkId>,
+    pub(super) asked: u64,
+    pub(super) received: u64,
+    pub(super) records: u64,
+    pub(super) writes_out: u32,
+    pub(super) stats_out: u32,
+    pub(super) unlooked: BTreeSet<BlobKey>,
+    pub(super) missing: BTreeSet<BlobKey>,
 }
 
 impl Install {
@@ -111,11 +110,11 @@ impl Install {
     }
 
     /// Whether nobody brings it at present.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.link.is_none() && self.stage == Stage::Reading
     }
 
-    fn file(&self) -> FileName {
+    pub(super) fn file(&self) -> FileName {
         FileName::Checkpoint(self.number)
     }
 
@@ -171,7 +170,7 @@ impl Install {
         shared.out.command(purpose, |ticket| StorageCommand::Write { ticket, file, offset, bytes });
     }
 
-    fn reference(&self) -> CheckpointRef {
+    pub(super) fn reference(&self) -> CheckpointRef {
         CheckpointRef { number: self.number, bytes: self.offer.bytes, sha256: self.offer.sha256 }
     }
 }
@@ -289,8 +288,7 @@ impl Session {
         if self.is_stopped() {
             return;
         }
-        let ours =
-            |install: &mut Install| install.link == Some(self.link) && install.stage == Stage::Reading;
+        let ours = |install: &mut Install| install.link == Some(self.link) && install.stage == Stage::Reading;
         let Some(mut install) = shared.install.take_if(ours) else {
             let found = alloc::format!("a piece at {offset}");
             return self.fault(
@@ -375,153 +373,5 @@ impl Session {
             }
         }
         self.pump_fetch(shared);
-    }
-}
-
-impl Shared {
-    /// Gives up a snapshot that is not going to be installed.
-    fn abandon_install(&mut self, install: &Install) {
-        self.removals.insert(install.file());
-        self.remove_unused();
-        self.freed = true;
-    }
-
-    /// Whether a snapshot is being installed that some link brings, or that is past that.
-    pub(super) fn installing(&self) -> bool {
-        self.install.as_ref().is_some_and(|install| !install.is_idle())
-    }
-
-    /// Gives up a snapshot that nobody brings.
-    pub(super) fn abandon_idle_install(&mut self) {
-        if let Some(install) = self.install.take_if(|install| install.is_idle()) {
-            self.abandon_install(&install);
-        }
-    }
-
-    /// A command of the installation was answered. `Err` carries the link that must go down.
-    pub(super) fn on_install(
-        &mut self,
-        number: u64,
-        purpose: InstallPurpose,
-        result: Result<Vec<Option<u64>>, StorageFault>,
-    ) -> Option<(LinkId, CloseReason)> {
-        // An answer to one that was given up says nothing of its successor.
-        let mut install = self.install.take_if(|install| install.number == number)?;
-        let lengths = match result {
-            Ok(lengths) => lengths,
-            Err(fault) => {
-                self.abandon_install(&install);
-                return install.link.map(|link| (link, CloseReason::Storage(fault)));
-            }
-        };
-        match purpose {
-            InstallPurpose::Write => install.writes_out -= 1,
-            InstallPurpose::Stat(keys) => {
-                install.stats_out -= 1;
-                let missing = keys.iter().zip(&lengths).filter(|(_, length)| length.is_none());
-                install.missing.extend(missing.map(|(key, _)| *key));
-            }
-            InstallPurpose::Sync => {
-                install.stage = Stage::Entering;
-                let gate = self.gate();
-                self.journal.switch_segment(gate, &mut self.out);
-            }
-        }
-        self.install = Some(install);
-        self.advance_install()
-    }
-
-    /// A blob is stored, whoever brought it.
-    pub(super) fn install_has_blob(&mut self, key: BlobKey) {
-        if let Some(install) = &mut self.install {
-            install.missing.remove(&key);
-        }
-    }
-
-    /// Goes on with the installation as far as it can. The link that must go down, if one must.
-    pub(super) fn advance_install(&mut self) -> Option<(LinkId, CloseReason)> {
-        let mut install = self.install.take()?;
-        let complete = install.received == install.offer.bytes
-            && install.writes_out == 0
-            && install.stats_out == 0
-            && install.unlooked.is_empty()
-            && install.missing.is_empty();
-        match install.stage {
-            Stage::Reading if complete => {
-                if let Err((link, reason)) = self.verify_install(&mut install) {
-                    self.abandon_install(&install);
-                    return link.map(|link| (link, reason));
-                }
-                install.stage = Stage::Syncing;
-                let file = install.file();
-                let purpose = Purpose::Install(install.number, InstallPurpose::Sync);
-                self.out.command(purpose, |ticket| StorageCommand::Sync { ticket, file });
-            }
-            Stage::Entering => {
-                if let Some(switched) = self.journal.take_switched() {
-                    install.stage = Stage::Committing;
-                    self.commit_install(&install, switched.segment);
-                }
-            }
-            Stage::Reading | Stage::Syncing | Stage::Committing => {}
-        }
-        self.install = Some(install);
-        None
-    }
-
-    /// All bytes are here: they must be what was offered.
-    fn verify_install(&self, install: &mut Install) -> Result<(), (Option<LinkId>, CloseReason)> {
-        let limits = CheckpointLimits::of(self.current.log);
-        let reader = core::mem::replace(&mut install.reader, CheckpointReader::new(limits));
-        let fault = |expected: alloc::string::String, found: alloc::string::String| {
-            let fault = super::api::PeerFault { what: PeerFaultKind::Snapshot, expected, found };
-            (install.link, CloseReason::Fault(fault))
-        };
-        let summary = reader.finish().map_err(|error| fault(error.expected.clone(), error.to_string()))?;
-        let digest_fits = install.offer.cut_digest.is_none_or(|digest| digest == summary.header.cut_digest);
-        if summary.sha256 != install.offer.sha256
-            || summary.records != install.offer.records
-            || summary.header.cut != install.offer.cut
-            || !digest_fits
-        {
-            let expected = alloc::format!("{} records at {}", install.offer.records, install.offer.cut);
-            let found = alloc::format!(
-                "{} records at {}, or another SHA-256 or digest",
-                summary.records,
-                summary.header.cut
-            );
-            return Err(fault(expected, found));
-        }
-        install.header = Some(summary.header);
-        Ok(())
-    }
-
-    fn commit_install(&mut self, install: &Install, first_segment: SegmentNumber) {
-        self.obsolete = self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
-        let (mut current, mut opaque) = (self.current.clone(), self.opaque.clone());
-        current.first_segment = first_segment;
-        current.checkpoint = Some(install.reference());
-        current.floor = super::opaque::floor_bytes(install.offer.cut);
-        current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
-        opaque.chained = install.offer.cut_digest.is_some();
-        opaque.checkpoint_records = install.records;
-        self.save_current(Commit::Installation, current, opaque);
-    }
-
-    /// `current` names the snapshot: it is our state now.
-    pub(super) fn installed(&mut self) {
-        let Some(install) = self.install.take() else { return };
-        let cut = install.offer.cut;
-        self.views = install.views;
-        let (digest, epochs) = match install.header {
-            Some(header) => (header.cut_digest, header.epochs),
-            None => ([0; 32], Vec::new()),
-        };
-        self.submitted_authority =
-            epochs.last().filter(|mark| mark.epoch == cut.epoch).map(|mark| mark.authority.clone());
-        self.history.reset(cut, digest, &epochs);
-        self.submitted = cut;
-        self.drop_segments();
-        self.out.event(Event::Installed { cut, records: install.records });
     }
 }

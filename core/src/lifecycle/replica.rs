@@ -319,7 +319,10 @@ impl Replica {
                 self.shared.read_done(file);
                 self.on_read(read, result);
             }
-            (Purpose::Install(number, purpose), StorageOutcome::Write(result) | StorageOutcome::Sync(result)) => {
+            (
+                Purpose::Install(number, purpose),
+                StorageOutcome::Write(result) | StorageOutcome::Sync(result),
+            ) => {
                 self.on_install(number, purpose, result.map(|()| Vec::new()));
             }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),

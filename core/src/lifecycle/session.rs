@@ -11,6 +11,7 @@ use super::fetch::Fetch;
 use super::install::Offered;
 use super::judge::Standing;
 use super::judging::Digesting;
+use super::outbox::{Outbox, Pieces};
 use super::receive::Receive;
 use super::shared::Shared;
 use super::source::Source;
@@ -60,55 +61,6 @@ impl Peer {
             dialed: authenticated.dialed(),
             capabilities: capabilities.clone(),
         }
-    }
-}
-
-/// Frames that wait for the link, in order.
-#[derive(Debug, Default)]
-pub(super) struct Outbox {
-    frames: VecDeque<Vec<u8>>,
-    bytes: u64,
-}
-
-impl Outbox {
-    pub(super) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
-        let frame = self.frames.pop_front()?;
-        self.bytes -= frame.len() as u64;
-        Some(frame)
-    }
-}
-
-/// Answers that must leave in the order of their questions.
-#[derive(Debug, Default)]
-pub(super) struct Pieces {
-    first: u64,
-    answers: VecDeque<Option<OwnMessage>>,
-}
-
-impl Pieces {
-    /// A question was taken; its place in the order.
-    pub(super) fn ask(&mut self) -> u64 {
-        self.answers.push_back(None);
-        self.first + self.answers.len() as u64 - 1
-    }
-
-    /// The answer to the question at `place`.
-    pub(super) fn answer(&mut self, place: u64, message: OwnMessage) {
-        let at = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(answer) = at.and_then(|at| self.answers.get_mut(at)) {
-            *answer = Some(message);
-        }
-    }
-
-    /// The next answer whose turn it is.
-    pub(super) fn next(&mut self) -> Option<OwnMessage> {
-        self.answers.front()?.as_ref()?;
-        self.first += 1;
-        self.answers.pop_front().flatten()
     }
 }
 
@@ -273,7 +225,7 @@ impl Session {
         if self.unasked >= requests_max || self.serving >= requests_max {
             return true;
         }
-        let full = self.outbox.bytes >= shared.config.link_queue_bytes_max.saturating_mul(2);
+        let full = self.outbox.bytes() >= shared.config.link_queue_bytes_max.saturating_mul(2);
         if full {
             shared.blocked.insert(self.link);
         }
@@ -340,8 +292,7 @@ impl Session {
         if self.outbox.is_empty() {
             shared.out.event(Event::Frames { link: self.link });
         }
-        self.outbox.bytes += frame.len() as u64;
-        self.outbox.frames.push_back(frame);
+        self.outbox.push(frame);
     }
 
     /// The peer broke a rule: the link goes down, nothing of ours changed.
@@ -490,7 +441,7 @@ impl Session {
 
     /// Whether the link's queue takes more; if not, the work is taken up again when it does.
     pub(super) fn has_room(&self, shared: &mut Shared) -> bool {
-        let room = self.outbox.bytes < shared.config.link_queue_bytes_max;
+        let room = self.outbox.bytes() < shared.config.link_queue_bytes_max;
         if !room {
             shared.blocked.insert(self.link);
         }

@@ -181,8 +181,7 @@ impl Shared {
 
     /// Whether something about peers waits to be stored.
     pub(super) fn acked_dirty(&self) -> bool {
-        self.may_save()
-            && (self.acked.dirty() || (self.saves.members_dirty && self.saves.members.is_none()))
+        self.may_save() && (self.acked.dirty() || (self.saves.members_dirty && self.saves.members.is_none()))
     }
 
     /// Stores what is known of peers.

@@ -6,5 +6,5 @@ pub(crate) mod cluster;
 pub(crate) mod disk;
 pub(crate) mod event_log;
 pub(crate) mod handshake;
-pub(crate) mod peer;
 pub(crate) mod numbers;
+pub(crate) mod peer;

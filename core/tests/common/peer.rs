@@ -83,9 +83,8 @@ impl Peer {
         loop {
             taken += self.decoder.push(&bytes[taken..]);
             match self.decoder.next_frame().expect("frames") {
-                Some(payload) => messages.push(
-                    decode_message(payload, &WireLimits::default(), &self.of_node).expect("a message"),
-                ),
+                Some(payload) => messages
+                    .push(decode_message(payload, &WireLimits::default(), &self.of_node).expect("a message")),
                 None if taken == bytes.len() => return messages,
                 None => {}
             }
@@ -107,11 +106,9 @@ impl Peer {
     pub(crate) fn fault(&self, cluster: &mut Cluster) -> Option<PeerFaultKind> {
         cluster.drain(self.at);
         let events = &cluster.nodes[self.at].host.events;
-        events.iter().find_map(|event| match event {
-            Event::CloseLink { link, reason: CloseReason::Fault(fault) } if *link == self.link => {
-                Some(fault.what)
-            }
-            _ => None,
+        events.iter().find_map(|event| {
+            let Event::CloseLink { link, reason: CloseReason::Fault(fault) } = event else { return None };
+            (*link == self.link).then_some(fault.what)
         })
     }
 }
@@ -120,7 +117,5 @@ impl Peer {
 pub(crate) fn record(key: &str, state: State, sequence: u64) -> Record {
     let limits = RecordLimits::default();
     let key = limits.key(b"files", key.as_bytes()).expect("a key");
-    limits
-        .record(key, state, Version::new(1, sequence), AuthorityId::from_text("a"))
-        .expect("a record")
+    limits.record(key, state, Version::new(1, sequence), AuthorityId::from_text("a")).expect("a record")
 }
