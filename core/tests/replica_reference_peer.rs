@@ -391,8 +391,15 @@ fn the_direction_a_role_does_not_have_is_refused() {
     let peer = source(&mut cluster, b);
     peer.send(&mut cluster, &batch(0, vec![record("k", State::Deleted, 9)]));
     assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Sequence));
+}
+
+#[test]
+fn a_startup_mark_on_a_link_that_only_receives_changes_nothing() {
     let (mut cluster, b) = follower();
-    let peer = Peer::connect(&mut cluster, b, "r", &reference(), LinkRole::Receiver);
-    peer.ack(&mut cluster, Version::ZERO);
-    assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Sequence));
+    let mut peer = Peer::connect(&mut cluster, b, "r", &reference(), LinkRole::Receiver);
+    peer.ack(&mut cluster, at(7));
+    assert_eq!(peer.settled(&mut cluster), [ack(Version::ZERO)], "our own mark");
+    peer.send(&mut cluster, &batch(0, vec![record("k", State::Deleted, 9)]));
+    assert_eq!(peer.settled(&mut cluster), [ack(at(9))]);
+    assert_eq!(peer.fault(&mut cluster), None);
 }

@@ -185,6 +185,11 @@ impl Session {
         if self.is_stopped() {
             return;
         }
+        if !self.sends() && !self.peer.history {
+            // A peer of the reference says where it stands on every link, also on one that it only
+            // sends on: nothing goes its way, so its mark changes nothing.
+            return;
+        }
         if !self.sends() {
             let found = alloc::format!("an acknowledgement of {version}");
             return self.fault(
