@@ -348,7 +348,7 @@ fn first_not_entered() {
     refused(&AGAIN, disk.clone(), EndCase::FirstNotEntered, 1, 0);
     let (log, host) = open(&Config { run: 2, ..CONFIG }, disk);
     assert_eq!((host.recovered().cases.as_slice(), log.entries.len()), (&[EndCase::Unentered][..], 0));
-    assert!(host.entered());
+    assert!(host.opened());
 }
 
 #[test]
@@ -362,9 +362,12 @@ fn newer_format() {
 #[test]
 fn limit_exceeded() {
     let limits = [
-        (JournalLimits { batch_bytes_max: 19, ..LIMITS }, 0),
+        (JournalLimits { batch_bytes_max: 19, entry_bytes_max: 14, ..LIMITS }, 0),
         (JournalLimits { entry_bytes_max: 14, ..LIMITS }, HEADER_BYTES),
-        (JournalLimits { journal_bytes_max: 59, ..LIMITS }, 2 * BATCH),
+        (
+            JournalLimits { journal_bytes_max: 59, batch_bytes_max: 59, entry_bytes_max: 54, ..LIMITS },
+            2 * BATCH,
+        ),
         (JournalLimits { journal_entries_max: 2, ..LIMITS }, 2 * BATCH),
     ];
     for (limits, offset) in limits {
