@@ -4,7 +4,7 @@
 mod common;
 
 use common::disk::{Disk, Torn};
-use common::event_log::{Config, DiskHost, Event, EventLog, LATE};
+use common::event_log::{Config, DiskHost, Event, EventLog, LATE, SMALL, open};
 use strandline_core::error::StorageAction;
 use strandline_core::id::Lsn;
 use strandline_core::journal::command::{FileName, SegmentNumber, StorageCommand};
@@ -15,28 +15,12 @@ use strandline_core::journal::writer::AppendError;
 use strandline_core::machine::Machine;
 use strandline_core::time::Now;
 
-const LIMITS: JournalLimits = JournalLimits {
-    segment_bytes: 512,
-    batch_bytes_max: 160,
-    entry_bytes_max: 100,
-    pending_bytes_max: 400,
-    pending_entries_max: 20,
-    read_bytes_max: 96,
-    journal_bytes_max: 4000,
-    journal_entries_max: 200,
-    seal_ms: 1000,
-};
+const LIMITS: JournalLimits = JournalLimits { segment_bytes: 512, read_bytes_max: 96, ..SMALL };
 
 const CONFIG: Config = Config { limits: LIMITS, origin: Origin::New, first_segment: 1, run: 1 };
 
 fn lsn(n: u64) -> Option<Lsn> {
     Lsn::new(n)
-}
-
-fn open(config: &Config, disk: Disk) -> (EventLog, DiskHost) {
-    let (mut log, mut host) = (EventLog::open(config), DiskHost::new(disk));
-    host.settle(&mut log);
-    (log, host)
 }
 
 /// A log with `count` entries of 5 bytes, each in a batch of its own.
@@ -104,16 +88,70 @@ fn entries_above_the_gate_wait_and_groups_are_never_split() {
 fn a_seal_is_written_once_and_only_if_it_adds_something() {
     let (mut log, mut host) = filled(1);
     assert!(log.journal().needs_seal());
-    let before = host.written.len();
-    for _ in 0..3 {
-        log.handle_timeout(LATE);
+    for requests in 1..=3 {
+        let before = host.written.len();
+        for _ in 0..requests {
+            log.handle_timeout(LATE);
+            host.settle(&mut log);
+        }
+        let seals = host.written[before..].iter().filter(|bytes| **bytes == 48).count();
+        assert_eq!(seals, 1);
+        assert!(!log.journal().needs_seal());
+        log.append(&[(1, b"more")]).unwrap();
         host.settle(&mut log);
+        assert!(log.journal().needs_seal(), "an old request to seal is not carried over");
     }
-    assert_eq!(host.written[before..], [48]);
-    assert!(!log.journal().needs_seal());
+}
+
+#[test]
+fn a_seal_without_room_enters_the_next_segment_which_records_as_much() {
+    let (mut log, mut host) = filled(7);
+    assert_eq!(log.journal().segment(), Some(SegmentNumber(1)), "full to the last byte");
+    log.seal();
+    host.settle(&mut log);
+    assert_eq!((log.journal().segment(), log.journal().needs_seal()), (Some(SegmentNumber(2)), false));
     log.append(&[(1, b"more")]).unwrap();
     host.settle(&mut log);
     assert!(log.journal().needs_seal(), "an old request to seal is not carried over");
+}
+
+#[test]
+fn no_segment_outgrows_its_prepared_length() {
+    for len in 0..=100 {
+        let (mut log, mut host) = open(&CONFIG, Disk::default());
+        for _ in 0..20 {
+            log.append(&[(1, &[1; 100][..len])]).unwrap();
+            host.settle(&mut log);
+            log.seal();
+            host.settle(&mut log);
+        }
+        let mut files = host.disk.files.iter().filter(|(file, _)| matches!(file, FileName::Segment(_)));
+        assert!(files.all(|(_, f)| f.cache.len() == 512), "entries of {len}");
+        assert_eq!(host.durable(), 20);
+    }
+}
+
+#[test]
+fn a_halt_is_reported_once() {
+    let (mut log, mut host) = filled(2);
+    host.hold = true;
+    log.append(&[(1, &[3; 5])]).unwrap();
+    log.append(&[(1, &[4; 5])]).unwrap();
+    host.settle(&mut log);
+    let third = host.held.pop_front().unwrap();
+    let done = host.disk.execute(third);
+    log.handle_completion(Now::default(), done);
+    host.settle(&mut log);
+    assert!(matches!(host.held[0], StorageCommand::Prepare { .. }) && host.held.len() == 2);
+    for (failing, at) in [(StorageAction::Write, 1), (StorageAction::Prepare, 0)] {
+        host.disk.failing = Some(failing);
+        let failed = host.held.remove(at).unwrap();
+        let failed = host.disk.execute(failed);
+        log.handle_completion(Now::default(), failed);
+        host.settle(&mut log);
+    }
+    assert_eq!(host.events.iter().filter(|event| matches!(event, Event::Halted(_))).count(), 1);
+    assert_eq!((log.journal().durable(), host.held.len()), (lsn(3), 0));
 }
 
 #[test]
@@ -144,9 +182,10 @@ fn the_next_segment_is_prepared_beside_the_appends() {
 
 #[test]
 fn a_forced_switch_leaves_all_older_segments_droppable() {
-    let (mut log, mut host) = filled(3);
+    let (mut log, mut host) = filled(2);
     host.hold = true;
-    log.append(&[(1, b"before")]).unwrap();
+    log.append(&[(1, b"in flight")]).unwrap();
+    log.append(&[(1, b"pending")]).unwrap();
     log.switch_segment();
     log.append(&[(1, b"after")]).unwrap();
     host.release(&mut log);
@@ -198,6 +237,21 @@ fn append_refuses_what_recovery_would_refuse() {
     host.settle(&mut log);
     let (log, _) = open(&Config { origin: Origin::Existing, run: 2, ..CONFIG }, host.disk);
     assert_eq!(log.entries.len(), 40, "a full journal opens");
+}
+
+#[test]
+fn the_limits_of_the_journal_count_what_is_in_flight() {
+    for limits in [
+        JournalLimits { journal_bytes_max: 200, ..LIMITS },
+        JournalLimits { journal_entries_max: 2, ..LIMITS },
+    ] {
+        let (mut log, mut host) = open(&Config { limits, ..CONFIG }, Disk::default());
+        host.hold = true;
+        log.append(&[(1, &[0; 95])]).unwrap();
+        log.append(&[(1, &[0; 95])]).unwrap();
+        let refused = log.append(&[(1, &[0; 95])]).unwrap_err();
+        assert!(matches!(refused, AppendError::JournalFull { bytes: 200, entries: 2, .. }), "{refused}");
+    }
 }
 
 #[test]
@@ -411,6 +465,48 @@ fn what_only_the_page_cache_held_is_durable_before_it_is_built_on() {
     assert_eq!(host.recovered().cases, [EndCase::Unentered, EndCase::ZeroTail]);
 }
 
+#[test]
+fn a_segment_that_only_the_page_cache_held_is_durable_before_it_is_entered() {
+    let (mut log, mut host) = filled(2);
+    host.crash_at = Some((host.written.len() + 1, Torn::Cached));
+    log.append(&[(1, &[3; 5])]).unwrap();
+    host.settle(&mut log);
+    assert!(host.crashed, "while the second segment was prepared");
+    let (mut log, mut host) = open(&Config { origin: Origin::Existing, run: 2, ..CONFIG }, host.disk);
+    assert_eq!(host.recovered().cases, [EndCase::Unentered, EndCase::ZeroTail]);
+    for n in 4..=12 {
+        log.append(&[(1, &[n; 5])]).unwrap();
+        host.settle(&mut log);
+    }
+    assert_eq!((log.journal().segment(), host.durable()), (Some(SegmentNumber(2)), 12));
+    host.disk.power_cut();
+    let (log, _) = open(&Config { origin: Origin::Existing, run: 3, ..CONFIG }, host.disk);
+    assert_eq!(log.entries.len(), 12);
+}
+
+#[test]
+fn recovery_knows_whether_the_last_batch_is_sealed() {
+    let again = Config { origin: Origin::Existing, run: 2, ..CONFIG };
+    let (mut log, mut host) = filled(2);
+    assert!(open(&again, host.disk.clone()).0.journal().needs_seal());
+    log.seal();
+    host.settle(&mut log);
+    assert!(!open(&again, host.disk).0.journal().needs_seal());
+}
+
+#[test]
+fn a_batch_longer_than_an_old_segment_goes_to_a_new_one() {
+    let small = JournalLimits { segment_bytes: 128, batch_bytes_max: 16, entry_bytes_max: 8, ..LIMITS };
+    let (_, host) = open(&Config { limits: small, ..CONFIG }, Disk::default());
+    let again = Config { origin: Origin::Existing, run: 2, ..CONFIG };
+    let (mut log, mut host) = open(&again, host.disk);
+    log.append(&[(1, &[1; 100])]).unwrap();
+    host.settle(&mut log);
+    assert_eq!((log.journal().segment(), host.durable()), (Some(SegmentNumber(2)), 1));
+    let (log, _) = open(&Config { run: 3, ..again }, host.disk);
+    assert_eq!(log.entries.len(), 1, "an empty segment in the middle is no gap");
+}
+
 /// Ten entries in three segments, and a way to ask for the files.
 fn three_segments() -> (EventLog, DiskHost) {
     let (mut log, mut host) = filled(4);
@@ -492,7 +588,7 @@ fn a_compaction_that_cannot_be_committed_halts() {
 fn the_idle_seal_is_due_seal_ms_after_the_last_append() {
     let (mut log, mut host) = filled(1);
     let due = log.pending().deadline.unwrap();
-    assert_eq!(due, strandline_core::time::Instant(0).after_ms(LIMITS.seal_ms));
+    assert_eq!(due, strandline_core::time::Instant(0).after_ms(SMALL.seal_ms));
     log.handle_timeout(Now::default());
     host.settle(&mut log);
     assert!(log.journal().needs_seal(), "too early");

@@ -25,18 +25,13 @@ pub enum Delivery {
 /// assert_eq!(delivery(v(1), v(2), v(4)), Delivery::Gap);
 /// assert_eq!(delivery(v(2), v(2), v(4)), Delivery::Ready);
 /// ```
-pub const fn delivery(expected: Version, from: Version, to: Version) -> Delivery {
-    let ends_within = at_most(to, expected);
-    let starts_at_tail = at_most(from, expected) && at_most(expected, from);
+pub fn delivery(expected: Version, from: Version, to: Version) -> Delivery {
+    let (ends_within, starts_at_tail) = (to <= expected, from == expected);
     match (ends_within, starts_at_tail) {
         (true, true | false) => Delivery::Duplicate,
         (false, false) => Delivery::Gap,
         (false, true) => Delivery::Ready,
     }
-}
-
-const fn at_most(a: Version, b: Version) -> bool {
-    a.epoch < b.epoch || (a.epoch == b.epoch && a.sequence <= b.sequence)
 }
 
 #[cfg(test)]

@@ -582,18 +582,28 @@ impl Recovery {
             Stage::Entering(recovered) | Stage::Removing(recovered) | Stage::Committing(recovered) => {
                 recovered
             }
-            _ => unreachable!("only entering sends commands of the live journal"),
+            Stage::Listing
+            | Stage::Creating
+            | Stage::Sidecars(_)
+            | Stage::Checkpoint { .. }
+            | Stage::CheckpointSync
+            | Stage::Journal(_)
+            | Stage::Done(_)
+            | Stage::Failed(_) => unreachable!("only entering sends commands of the live journal"),
         };
         let handled = match outcome {
             StorageOutcome::Append(result) => recovered.journal.handle_append(purpose, result).map(|_| ()),
             StorageOutcome::Prepare(result) => recovered.journal.handle_prepare(purpose, result),
-            other => unreachable!("{other:?} answers no append or prepare"),
+            outcome @ (StorageOutcome::List(_)
+            | StorageOutcome::Read(_)
+            | StorageOutcome::Cut(_)
+            | StorageOutcome::Replace(_)
+            | StorageOutcome::Write(_)
+            | StorageOutcome::Sync(_)
+            | StorageOutcome::Remove(_)) => unreachable!("{outcome:?} answers no append or prepare"),
         };
         handled.map_err(|halted| RecoveryError::Storage(halted.0))?;
-        match &self.stage {
-            Stage::Entering(_) => self.enter(),
-            _ => Ok(()),
-        }
+        if matches!(self.stage, Stage::Entering(_)) { self.enter() } else { Ok(()) }
     }
 
     /// Removes what `current` does not name.

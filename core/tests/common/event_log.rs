@@ -21,6 +21,19 @@ pub(crate) const LOG: LogId = LogId([7; 16]);
 /// Later than every deadline.
 pub(crate) const LATE: Now = Now { mono: Instant(u64::MAX), wall: strandline_core::time::WallTime(0) };
 
+/// Limits so small that every bound is met within a few entries.
+pub(crate) const SMALL: JournalLimits = JournalLimits {
+    segment_bytes: 1024,
+    batch_bytes_max: 160,
+    entry_bytes_max: 100,
+    pending_bytes_max: 400,
+    pending_entries_max: 20,
+    read_bytes_max: 100,
+    journal_bytes_max: 4000,
+    journal_entries_max: 200,
+    seal_ms: 1000,
+};
+
 type Entries = Vec<(u64, u8, Vec<u8>)>;
 type Visit = Box<dyn FnMut(Lsn, u8, &[u8]) -> Result<(), String>>;
 
@@ -54,6 +67,13 @@ pub(crate) struct Config {
     pub(crate) origin: Origin,
     pub(crate) first_segment: u64,
     pub(crate) run: u64,
+}
+
+/// Opens a log on a disk and runs it until nothing moves.
+pub(crate) fn open(config: &Config, disk: Disk) -> (EventLog, DiskHost) {
+    let (mut log, mut host) = (EventLog::open(config), DiskHost::new(disk));
+    host.settle(&mut log);
+    (log, host)
 }
 
 impl EventLog {

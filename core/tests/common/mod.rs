@@ -1,7 +1,10 @@
-//! A disk in memory and a small root over the journal alone, for every test that needs them.
+//! What several test binaries share: a disk in memory, a root over the journal alone, and a cluster
+//! of replicas.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 pub(crate) mod cluster;
 pub(crate) mod disk;
 pub(crate) mod event_log;
 pub(crate) mod handshake;
+pub(crate) mod numbers;
+pub(crate) mod peer;

@@ -13,7 +13,6 @@ use strandline_core::lifecycle::apply::{Application, classify};
 use strandline_core::lifecycle::delivery::{Delivery, delivery as deliver};
 use strandline_core::record::{BlobKey, Key, Record, RecordLimits, Version};
 use strandline_core::wire::json_write::{write_bytes, write_list, write_string, write_version};
-use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::repair::decode_batch;
 
 pub(super) fn validate(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
@@ -174,8 +173,7 @@ fn write_parts(record: &RawParts, out: &mut Vec<u8>) {
 
 /// A batch reaches its receiver as a payload: reading judges it, then the table says what it is.
 pub(super) fn delivery(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
-    let repair = Limits::new(case.field("limits"))?.repair()?;
-    let limits = WireLimits { repair, ..WireLimits::default() };
+    let limits = Limits::new(case.field("limits"))?.wire()?;
     let expected = case.field("result").outcome(|result| result.text("delivery").map(String::from))?;
     let payload = batch_payload(case.field("batch"))?;
     let found = match decode_batch(&payload, &limits) {
@@ -202,8 +200,7 @@ struct Planned {
 }
 
 pub(super) fn plan(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
-    let repair = Limits::new(case.field("limits"))?.repair()?;
-    let limits = WireLimits { repair, ..WireLimits::default() };
+    let limits = Limits::new(case.field("limits"))?.wire()?;
     let from = case.version("from")?;
     let records = match case.field("journal_generated") {
         generated if generated.is_null() => case.good_records("journal", &RecordLimits::default())?,

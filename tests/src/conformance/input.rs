@@ -12,7 +12,7 @@ use strandline_core::compat::streamhive::reference::authority_text;
 use strandline_core::compat::streamhive::watermarks::WatermarkLimits;
 use strandline_core::id::hex;
 use strandline_core::record::{RawRecord, Record, RecordError, RecordLimits, Version};
-use strandline_core::wire::limits::RepairLimits;
+use strandline_core::wire::limits::WireLimits;
 
 /// A JSON value of the vectors.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +41,11 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn elements(self) -> Result<Vec<Self>, Trouble> {
-        match self.0 {
-            Value::Null => Ok(Vec::new()),
-            Value::Array(list) => Ok(list.iter().map(Self).collect()),
-            other => Err(format!("expected a list, found {other}")),
+        if self.is_null() {
+            return Ok(Vec::new());
         }
+        let list = self.0.as_array().ok_or_else(|| format!("expected a list, found {}", self.0))?;
+        Ok(list.iter().map(Self).collect())
     }
 
     pub(super) fn string(self) -> Result<&'a str, Trouble> {
@@ -199,7 +199,10 @@ impl<'a> Limits<'a> {
         self.set("max_namespace_bytes", &mut limits.namespace_bytes_max)?;
         self.set("max_logical_key_bytes", &mut limits.logical_key_bytes_max)?;
         self.set("max_authority_id_bytes", &mut limits.authority_bytes_max)?;
-        self.set("max_record_bytes", &mut limits.record_bytes_max)
+        self.set("max_record_bytes", &mut limits.record_bytes_max)?;
+        // The reference keeps it beside these; a record alone does not ask for it.
+        self.used.push("max_checkpoint_bytes");
+        Ok(())
     }
 
     pub(super) fn record(mut self) -> Result<RecordLimits, Trouble> {
@@ -226,6 +229,7 @@ impl<'a> Limits<'a> {
     pub(super) fn authority(mut self) -> Result<AuthorityLimits, Trouble> {
         let mut limits = AuthorityLimits::default();
         self.set_record(&mut limits.record)?;
+        self.set("authority_max_bytes", &mut limits.authority_file_bytes_max)?;
         self.set("max_bytes", &mut limits.authority_file_bytes_max)?;
         self.finish().map(|()| limits)
     }
@@ -246,12 +250,14 @@ impl<'a> Limits<'a> {
         self.finish().map(|()| limits)
     }
 
-    pub(super) fn repair(mut self) -> Result<RepairLimits, Trouble> {
-        let mut limits = RepairLimits::default();
-        self.set("max_records", &mut limits.records_max)?;
-        self.set("max_logical_key_bytes", &mut limits.key_bytes_max)?;
-        self.set("max_metadata_bytes", &mut limits.record_json_bytes_max)?;
-        self.set("max_frame_bytes", &mut limits.payload_bytes_max)?;
+    /// Here `max_logical_key_bytes` is of all keys of a message together.
+    pub(super) fn wire(mut self) -> Result<WireLimits, Trouble> {
+        let mut limits = WireLimits::default();
+        self.set("max_payload_bytes", &mut limits.record_payload_bytes_max)?;
+        self.set("max_records", &mut limits.repair.records_max)?;
+        self.set("max_logical_key_bytes", &mut limits.repair.key_bytes_max)?;
+        self.set("max_metadata_bytes", &mut limits.repair.record_json_bytes_max)?;
+        self.set("max_frame_bytes", &mut limits.repair.payload_bytes_max)?;
         self.finish().map(|()| limits)
     }
 

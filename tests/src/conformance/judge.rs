@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
-use strandline_core::compat::streamhive::{ReferenceNames, Rule};
+use strandline_core::compat::streamhive::{Improvement, ReferenceNames, Rule};
+use strandline_core::wire::json_read::Refusal;
 
 /// Names of the reference's errors.
 pub(super) type Names = BTreeSet<String>;
@@ -45,7 +46,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn file(&mut self, _name: &str, kind: &str) {
+    pub(super) fn file(&mut self, kind: &str) {
         *self.files.entry(kind.to_owned()).or_default() += 1;
     }
 
@@ -137,14 +138,15 @@ impl Report {
         let list = |map: &BTreeMap<String, u64>| {
             map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
         };
-        let mut rules = BTreeMap::<String, u64>::new();
-        for rule in self.differences.values() {
+        let rules = Refusal::ALL.map(Rule::Refusal).into_iter();
+        let rules = rules.chain(Improvement::ALL.map(Rule::Improvement)).map(|rule| {
             let table = match rule {
                 Rule::Refusal(_) => "refusal",
                 Rule::Improvement(_) => "improvement",
             };
-            *rules.entry(format!("  {table} {rule}")).or_default() += 1;
-        }
+            let count = self.differences.values().filter(|other| **other == rule).count();
+            format!("  {table} {rule}: {count}")
+        });
         let mut lines = vec![
             format!("files played: {} ({})", self.files(), list(&self.files)),
             format!("cases played: {} ({})", self.cases(), list(&self.cases)),
@@ -154,7 +156,7 @@ impl Report {
                 self.differences.len()
             ),
         ];
-        lines.extend(rules.iter().map(|(rule, count)| format!("{rule}: {count}")));
+        lines.extend(rules);
         lines.push(format!("cases not played: {}", self.not_played.len()));
         lines.extend(self.not_played.iter().map(|name| format!("  {name}")));
         lines.push(format!("failures: {}", self.failures.len()));

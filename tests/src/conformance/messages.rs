@@ -3,9 +3,10 @@
 use super::Trouble;
 use super::input::{Input, Limits, digest, sha256};
 use super::judge::{Names, Refused, Report};
-use strandline_core::compat::streamhive::capability::{self, LIFECYCLE, RECONCILE, Readiness};
+use strandline_core::compat::streamhive::capability::{self, Readiness};
 use strandline_core::compat::streamhive::reference::{frame_rule, repair_frame, wire_rule};
 use strandline_core::record::{Record, RecordLimits, Version};
+use strandline_core::wire::capability::Capability;
 use strandline_core::wire::error::WireError;
 use strandline_core::wire::frame::{FrameDecoder, write_frame};
 use strandline_core::wire::limits::WireLimits;
@@ -36,8 +37,7 @@ const DECODERS: [(&str, Decode); 5] = [
 ];
 
 pub(super) fn wire(file: &Input<'_>, name: &str, bytes: &[u8], report: &mut Report) -> Result<(), Trouble> {
-    let repair = Limits::new(file.field("limits"))?.repair()?;
-    let limits = WireLimits { repair, ..WireLimits::default() };
+    let limits = Limits::new(file.field("limits"))?.wire()?;
     let results = file.field("results");
     for decoder in results.object()?.keys() {
         let what = format!("{name} {decoder}");
@@ -141,9 +141,9 @@ pub(super) fn frames(file: &Input<'_>, name: &str, bytes: &[u8], report: &mut Re
 
 pub(super) fn capability(case: &Input<'_>, name: &str, report: &mut Report) -> Result<(), Trouble> {
     let declared = case.texts("capabilities")?;
-    let lifecycle = capability::has(&declared, LIFECYCLE);
+    let lifecycle = capability::has(&declared, Capability::Lifecycle);
     report.same(name, &case.flag("lifecycle")?, &lifecycle);
-    report.same(name, &case.flag("reconcile")?, &capability::has(&declared, RECONCILE));
+    report.same(name, &case.flag("reconcile")?, &capability::has(&declared, Capability::RepairReconcile));
     for (field, required) in [("status_required", true), ("status_optional", false)] {
         report.same(name, &case.text(field)?, &Readiness::of(lifecycle, required).name());
     }

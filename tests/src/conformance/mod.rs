@@ -6,6 +6,7 @@ pub mod cases;
 mod cases_books;
 mod cases_compaction;
 mod cases_records;
+pub mod expectations;
 mod files;
 mod handshake;
 mod input;
@@ -33,7 +34,7 @@ pub fn play(directory: &Path) -> Result<Report, Trouble> {
     for file in Input::new(&manifest).list("files")? {
         let name = file.text("file")?;
         let bytes = std::fs::read(directory.join(name)).map_err(|error| format!("{name}: {error}"))?;
-        report.file(name, file.text("kind")?);
+        report.file(file.text("kind")?);
         play_file(&file, name, &bytes, &mut report).map_err(|trouble| format!("{name}: {trouble}"))?;
     }
     if let Some(cases) = read_json_if_any(&directory.join("cases.json"))? {

@@ -136,10 +136,11 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
-    use super::super::capability::LIFECYCLE;
     use super::super::journal::JournalLimits;
     use super::*;
     use crate::record::{RecordLimits, State};
+
+    const LIFECYCLE: &str = "lifecycle.v1";
 
     fn replica() -> Replica {
         let journal = Writer::new(Version::ZERO, JournalLimits::default()).unwrap();

@@ -2,17 +2,13 @@
 
 use super::ReferenceNames;
 use crate::error::{Classified, Family};
+use crate::wire::capability::Capability;
 use alloc::vec::Vec;
-
-/// Lifecycle records and repair messages.
-pub const LIFECYCLE: &str = "lifecycle.v1";
-/// The first acknowledgement is the startup mark.
-pub const RECONCILE: &str = "lifecycle.repair-reconcile.v1";
 
 /// Whether a peer declared a capability.
 #[must_use]
-pub fn has(capabilities: &[impl AsRef<str>], capability: &str) -> bool {
-    capabilities.iter().any(|declared| declared.as_ref() == capability)
+pub fn has(declared: &[impl AsRef<str>], capability: Capability) -> bool {
+    declared.iter().any(|declared| Capability::parse(declared.as_ref()) == Some(capability))
 }
 
 /// What a peer can be used for, as the reference's status names it.
@@ -50,7 +46,7 @@ impl Readiness {
 
 /// A lifecycle message from a peer that declared no lifecycle.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("message needs capability {LIFECYCLE}, which the peer did not declare")]
+#[error("message needs capability {}, which the peer did not declare", Capability::Lifecycle)]
 pub struct CapabilityRequired;
 
 impl Classified for CapabilityRequired {
@@ -66,9 +62,9 @@ impl ReferenceNames for CapabilityRequired {
 /// The gate before every lifecycle message; asked before the message is even decoded.
 ///
 /// # Errors
-/// The peer did not declare [`LIFECYCLE`].
-pub fn gate(capabilities: &[impl AsRef<str>]) -> Result<(), CapabilityRequired> {
-    if has(capabilities, LIFECYCLE) { Ok(()) } else { Err(CapabilityRequired) }
+/// The peer did not declare [`Capability::Lifecycle`].
+pub fn gate(declared: &[impl AsRef<str>]) -> Result<(), CapabilityRequired> {
+    if has(declared, Capability::Lifecycle) { Ok(()) } else { Err(CapabilityRequired) }
 }
 
 #[cfg(test)]
@@ -78,9 +74,9 @@ mod tests {
     #[test]
     fn names_are_exact() {
         for other in ["LIFECYCLE.V1", "lifecycle.v1 ", "lifecycle", ""] {
-            assert!(!has(&[other], LIFECYCLE), "{other:?}");
+            assert!(!has(&[other], Capability::Lifecycle), "{other:?}");
         }
-        assert!(has(&["x", LIFECYCLE], LIFECYCLE));
+        assert!(has(&["x", "lifecycle.v1"], Capability::Lifecycle));
     }
 
     #[test]
@@ -103,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_gate_needs_lifecycle_itself() {
-        assert_eq!(gate(&[RECONCILE]), Err(CapabilityRequired));
-        assert_eq!(gate(&[LIFECYCLE]), Ok(()));
+        assert_eq!(gate(&["lifecycle.repair-reconcile.v1"]), Err(CapabilityRequired));
+        assert_eq!(gate(&["lifecycle.v1"]), Ok(()));
     }
 }

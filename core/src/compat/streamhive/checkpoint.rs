@@ -177,8 +177,13 @@ impl Checkpoint {
         check_length(file.len(), limits)?;
         let text = envelope::whole(file, limits.checkpoint_bytes_max)?;
         let (watermark, records) = payload::checkpoint(text)?;
-        let records = records.iter().map(|record| record.judge(&limits.record, None)).collect();
-        let (checkpoint, came_sorted) = Self::judge(watermark, records)?;
+        let mut judged = Vec::<Result<Record, RecordError>>::with_capacity(records.len());
+        for record in &records {
+            let shared = judged.last().and_then(|before| before.as_ref().ok());
+            let record = record.judge(&limits.record, shared.map(|record| &record.authority));
+            judged.push(record);
+        }
+        let (checkpoint, came_sorted) = Self::judge(watermark, judged)?;
         if !came_sorted {
             return Err(PayloadError::unsorted("records are not sorted by namespace and logical key").into());
         }

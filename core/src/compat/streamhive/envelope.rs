@@ -15,6 +15,17 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     CASTAGNOLI.checksum(bytes)
 }
 
+/// The lengths at which a payload that starts with `bytes` would be followed by its own sum, whatever
+/// its envelope says. Only lengths that end with the byte `last` are tried.
+pub(super) fn lengths_with_sum(bytes: &[u8], last: u8) -> impl Iterator<Item = usize> {
+    let mut digest = CASTAGNOLI.digest();
+    bytes.iter().enumerate().filter_map(move |(at, byte)| {
+        digest.update(core::slice::from_ref(byte));
+        let sum = bytes.get(at + 1..at + 5).filter(|_| *byte == last)?;
+        (sum == digest.clone().finalize().to_be_bytes()).then_some(at + 1)
+    })
+}
+
 /// Why bytes are not the envelope they claim to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EnvelopeError {

@@ -22,7 +22,7 @@ pub enum Improvement {
     FailedOpenUntouched,
     /// (j14) A repair message followed by more JSON.
     TrailingDataNamed,
-    /// A stream of frames that ends right after a frame's magic or length.
+    /// A stream of frames that ends right after a frame's magic or length, or inside a wrong magic.
     CutFrame,
 }
 
@@ -75,7 +75,8 @@ impl Improvement {
         match self {
             Self::DamageNotTorn => {
                 "an entry's length claims more bytes than the file holds, and the bytes behind the length \
-                 contain a whole later entry, or are a whole entry of another length"
+                 start with a whole entry of another length or contain a whole later entry (or deciding \
+                 takes more than 64 MiB of checksums)"
             }
             Self::Unsendable => "an appended record by itself exceeds a bound of the repair batch",
             Self::EmptyFile => "the journal file has no bytes",
@@ -88,7 +89,8 @@ impl Improvement {
                 "another JSON value follows the message, and the decoder was called for one message type"
             }
             Self::CutFrame => {
-                "the stream ends right after a frame's magic, or right after its non-zero length"
+                "the stream ends right after a frame's magic, right after its non-zero length, or inside a \
+                 magic that is wrong already"
             }
         }
     }
@@ -104,7 +106,7 @@ impl Improvement {
             Self::ExplicitMembership => "takes it for the explicit empty set: the compaction fence opens",
             Self::FailedOpenUntouched => "has cut the file before it fails",
             Self::TrailingDataNamed => "adds ErrRepairWatermarkMismatch, which it is not",
-            Self::CutFrame => "io.EOF, as at a clean end",
+            Self::CutFrame => "io.EOF, as at a clean end; io.ErrUnexpectedEOF whatever the magic",
         }
     }
 
@@ -121,7 +123,7 @@ impl Improvement {
             Self::ExplicitMembership => "refused: an empty set is written as an empty list, by a person",
             Self::FailedOpenUntouched => "the same error; a v1 file is never written in place",
             Self::TrailingDataNamed => "malformed, and nothing else",
-            Self::CutFrame => "the error of a cut frame",
+            Self::CutFrame => "the error of a cut frame; a wrong magic as soon as it is",
         }
     }
 }

@@ -2,7 +2,7 @@
 //! none of what it merely tolerates.
 
 use super::Rule;
-use crate::record::{Record, RecordError, RecordLimits, Version};
+use crate::record::{AuthorityId, Record, RecordError, RecordLimits, Version};
 use crate::wire::json_read::{
     Context, FromJson, JsonFault, JsonFaultKind, List, RecordObject, Refusal, Seed, json_object, read_object,
 };
@@ -44,9 +44,13 @@ impl PayloadError {
 /// Lists are bounded by the file they stand in, and by limits their readers check.
 const LIST_MAX: u32 = u32::MAX;
 
-/// A journal entry's record.
-pub(super) fn record(text: &[u8], limits: &RecordLimits) -> Result<Record, PayloadError> {
-    Ok(read_object::<RecordObject<'_>>(text, LIST_MAX)?.judge(limits, None)?)
+/// A journal entry's record. `shared` is an authority whose text it may share.
+pub(super) fn record(
+    text: &[u8],
+    limits: &RecordLimits,
+    shared: Option<&AuthorityId>,
+) -> Result<Record, PayloadError> {
+    Ok(read_object::<RecordObject<'_>>(text, LIST_MAX)?.judge(limits, shared)?)
 }
 
 json_object! {

@@ -1,4 +1,11 @@
 //! The reference's names of errors, for comparing answers.
+//!
+//! Every error it names has a variant of ours, but for those that cannot happen here: a journal used
+//! after it was closed (`ErrJournalClosed`; closing takes the value), and a missing part or path
+//! (`ErrNilApply`, `ErrNilApplierState`, `ErrNilApplierJournal`, `ErrNilAuthorityPath`,
+//! `ErrNilMembershipPath`, `ErrNilMembershipBook`, `ErrNilRepairJournal`, `ErrNilRepairSessionPeer`,
+//! `ErrNilRepairSessionCoordinator`, `ErrNilRepairSessionApplier`, `ErrNilRepairWatermarks`,
+//! `ErrNilWatermarkPath`, `ErrNilWatermarkBook`), which does not compile.
 
 use super::{Improvement, Rule};
 use crate::record::{RecordError, RecordLimits};
@@ -7,9 +14,8 @@ use crate::wire::frame::{FrameError, HEADER_BYTES, MAGIC};
 use crate::wire::json_read::{JsonFault, JsonFaultKind};
 use crate::wire::limits::WireLimits;
 use crate::wire::message::{Message, decode_repair_frame};
-use alloc::string::ToString as _;
+use alloc::format;
 use alloc::vec::Vec;
-use serde::de::IgnoredAny;
 
 /// An error of ours that stands where the reference has one or several of its own. Ours says more;
 /// this says which it is.
@@ -101,25 +107,20 @@ impl ReferenceNames for FrameError {
     }
 }
 
-/// Reads one `lifecycle.repair.*` message as [`decode_repair_frame`] does; a payload of another type
-/// gets the reference's error, which looks at the whole text, and for any type, first.
+/// Reads one `lifecycle.repair.*` message as [`decode_repair_frame`] does, with the bound on nesting
+/// that the reference's JSON reader has.
 ///
 /// # Errors
-/// Those of [`decode_repair_frame`], except that a payload of another type that is no JSON, or whose
-/// type is empty, is malformed.
+/// Those of [`decode_repair_frame`]; a payload of another type that nests deeper than 10,000 levels
+/// is malformed.
 pub fn repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Message, WireError> {
-    decode_repair_frame(payload, limits).map_err(|error| match error {
-        WireError::MessageType { found, .. } if found.is_empty() => {
-            malformed("message type is empty, expected lifecycle.repair.*".to_string())
+    decode_repair_frame(payload, limits).map_err(|error| {
+        if !matches!(error, WireError::MessageType { .. }) || !nests_deeper(payload, GO_NESTING_MAX) {
+            return error;
         }
-        WireError::MessageType { expected, found } => match serde_json::from_slice::<IgnoredAny>(payload) {
-            Ok(IgnoredAny) if nests_deeper(payload, GO_NESTING_MAX) => {
-                malformed("JSON nests deeper than 10000 levels".to_string())
-            }
-            Ok(IgnoredAny) => WireError::MessageType { expected, found },
-            Err(error) => malformed(error.to_string()),
-        },
-        other => other,
+        let detail = format!("nests deeper than {GO_NESTING_MAX} levels");
+        let (refusal, kind) = (None, JsonFaultKind::Malformed);
+        WireError::RepairMalformed(JsonFault { detail, refusal, kind })
     })
 }
 
@@ -142,29 +143,24 @@ fn nests_deeper(text: &[u8], depth_max: u32) -> bool {
     })
 }
 
-fn malformed(detail: alloc::string::String) -> WireError {
-    WireError::RepairMalformed(JsonFault { detail, refusal: None, kind: JsonFaultKind::Malformed })
-}
-
 /// The rule under which the reference answers a refused message otherwise, if there is one.
 #[must_use]
 pub fn wire_rule(error: &WireError) -> Option<Rule> {
-    match error {
-        WireError::RepairMalformed(fault) if fault.kind == JsonFaultKind::Trailing => {
-            Some(Rule::Improvement(Improvement::TrailingDataNamed))
-        }
-        other => other.refusal().map(Rule::Refusal),
-    }
+    let trailing = Rule::Improvement(Improvement::TrailingDataNamed);
+    let is_trailing =
+        matches!(error, WireError::RepairMalformed(fault) if fault.kind == JsonFaultKind::Trailing);
+    if is_trailing { Some(trailing) } else { error.refusal().map(Rule::Refusal) }
 }
 
 /// The rule under which the reference answers a broken stream otherwise: it takes the end right after
-/// a frame's magic, or right after its length, for the end of the stream.
+/// a frame's magic, or right after its length, for the end of the stream, and does not look at a
+/// magic before all of it is there.
 #[must_use]
 pub const fn frame_rule(error: &FrameError) -> Option<Rule> {
+    const RULE: Option<Rule> = Some(Rule::Improvement(Improvement::CutFrame));
     match error {
-        FrameError::Truncated { bytes, .. } if *bytes == MAGIC.len() || *bytes == HEADER_BYTES => {
-            Some(Rule::Improvement(Improvement::CutFrame))
-        }
+        FrameError::Truncated { bytes, .. } if *bytes == MAGIC.len() || *bytes == HEADER_BYTES => RULE,
+        FrameError::BadMagic { found: [_, _, _, 0] } => RULE,
         FrameError::Truncated { .. } | FrameError::BadMagic { .. } | FrameError::TooLarge { .. } => None,
     }
 }
@@ -193,13 +189,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_type_is_told_only_of_a_whole_text() {
-        let read = |payload: &str| repair_frame(payload.as_bytes(), &WireLimits::default()).unwrap_err();
-        assert!(matches!(read(r#"{"type":"lifecycle.record"}"#), WireError::MessageType { .. }));
-        for payload in [r#"{"type":"lifecycle.record"}}"#, r#"{"type":"lifecycle.record""#, r#"{"type":""}"#]
-        {
-            assert!(matches!(read(payload), WireError::RepairMalformed(_)), "{payload}");
-        }
+    fn another_type_nested_too_deep_is_malformed() {
+        let read = |depth: usize| {
+            let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+            let payload = format!(r#"{{"type":"lifecycle.record","x":{open}{close}}}"#);
+            repair_frame(payload.as_bytes(), &WireLimits::default()).unwrap_err()
+        };
+        assert!(matches!(read(9_999), WireError::MessageType { .. }));
+        assert!(matches!(read(10_000), WireError::RepairMalformed(_)));
     }
 
     #[test]

@@ -143,16 +143,19 @@ enum Ask {
 }
 
 impl JournalRecovery {
-    /// Recovers the segments of `log` from `first_segment` on. `limits` must be valid; `seed` must
-    /// differ between starts.
+    /// Recovers the segments of `log` from `first_segment` on. `seed` must differ between starts.
+    ///
+    /// # Panics
+    /// If the limits contradict each other: whoever takes them in validates them.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         limits: JournalLimits,
         log: LogId,
         first_segment: SegmentNumber,
         origin: Origin,
         seed: Seed,
     ) -> Self {
+        limits.validate().expect("limits were validated");
         let at = Position { segment: first_segment, offset: 0 };
         Self {
             limits,

@@ -1,21 +1,23 @@
 //! The live journal: what is pending, what is in flight, what is durable.
 
-mod error;
+mod admit;
+mod effect;
 mod pending;
 
-pub use error::{AppendError, Halted};
+pub use admit::AppendError;
 
 use super::batch::{self, BatchHeader, Sealing, batch_bytes};
 use super::command::{SegmentNumber, StorageCommand};
 use super::index::Index;
 use super::limits::JournalLimits;
 use super::segment::{self, Position, Salt, SegmentHeader};
-use crate::error::StorageFault;
+use crate::error::{Classified, Family, StorageFault};
 use crate::id::{LogId, Lsn};
 use crate::machine::{Health, Out};
 use crate::seed::Seed;
 use alloc::vec::Vec;
-use pending::{Built, Pending, payload_bytes};
+use effect::Effect;
+use pending::{Built, Pending};
 
 /// What a command of the journal was for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -118,10 +120,17 @@ enum InFlight {
     Batch { offset: u64, header: BatchHeader },
 }
 
-/// A command, before it has a ticket.
-enum Effect {
-    Prepare { segment: SegmentNumber, bytes: u64 },
-    Append { at: Position, bytes: Vec<u8> },
+/// The journal has stopped for good: its storage failed, and what was not durable has an unknown
+/// outcome. Recover from storage.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the journal is halted: {0}")]
+pub struct Halted(
+    /// The first failure.
+    pub StorageFault,
+);
+
+impl Classified for Halted {
+    const FAMILY: Family = Family::Storage;
 }
 
 /// A forced switch that is done: everything from `first_lsn` on lies in `segment` or later.
@@ -221,7 +230,8 @@ impl Journal {
     }
 
     /// Starts a fresh segment behind everything appended so far, so that all older ones can be
-    /// dropped. [`Journal::take_switched`] tells when it is durable.
+    /// dropped. [`Journal::take_switched`] tells when it is durable. A second call before that moves
+    /// the switch behind what was appended since.
     pub fn switch_segment<P, C, E>(&mut self, gate: Option<Lsn>, out: &mut Out<P, C, E>)
     where
         P: From<JournalPurpose>,
@@ -244,7 +254,7 @@ impl Journal {
     /// Takes the answer to an append: the new durable LSN, if it moved. Submit again afterwards.
     ///
     /// # Errors
-    /// [`Halted`] if it failed, or the journal was halted before.
+    /// [`Halted`] if it failed.
     ///
     /// # Panics
     /// If no append is in flight: the root's ledger hands over each answer once.
@@ -255,7 +265,6 @@ impl Journal {
     ) -> Result<Option<Lsn>, Halted> {
         assert_eq!(purpose, JournalPurpose::Append, "an append answers an append");
         let done = self.in_flight.take().expect("an append is in flight");
-        self.running()?;
         if let Err(fault) = result {
             return Err(self.halt(fault));
         }
@@ -274,10 +283,11 @@ impl Journal {
         }
     }
 
-    /// Takes the answer to a prepare. Submit again afterwards.
+    /// Takes the answer to a prepare. Submit again afterwards. One that failed ahead of need is tried
+    /// once more when it is needed.
     ///
     /// # Errors
-    /// [`Halted`] if it failed and a batch waits for the segment, or the journal was halted before.
+    /// [`Halted`] if it failed and a batch waits for the segment. Each halt is reported once.
     ///
     /// # Panics
     /// If that segment is not being prepared: the root's ledger hands over each answer once.
@@ -292,9 +302,8 @@ impl Journal {
             Ok(()) => Spare::Ready { bytes: self.limits.segment_bytes },
             Err(_) => Spare::Failed,
         };
-        self.running()?;
         match result {
-            Err(fault) if needed => Err(self.halt(fault)),
+            Err(fault) if needed && !self.is_halted() => Err(self.halt(fault)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -383,13 +392,6 @@ impl Journal {
         }
     }
 
-    fn running(&self) -> Result<(), Halted> {
-        match &self.health {
-            Health::Running => Ok(()),
-            Health::Halted(fault) => Err(Halted(fault.clone())),
-        }
-    }
-
     fn halt(&mut self, fault: StorageFault) -> Halted {
         self.health = Health::Halted(fault.clone());
         Halted(fault)
@@ -398,57 +400,6 @@ impl Journal {
     /// The first entry that was not sent yet, or the LSN it will have.
     fn unsent_lsn(&self) -> Lsn {
         self.pending.first().unwrap_or_else(|| self.pending.next_lsn())
-    }
-
-    fn in_flight_header(&self) -> Option<&BatchHeader> {
-        match &self.in_flight {
-            Some(InFlight::Batch { header, .. }) => Some(header),
-            Some(InFlight::Header(_)) | None => None,
-        }
-    }
-
-    /// Refuses what recovery would refuse, in the order of how final the answer is.
-    fn check(&self, entries: &[(u8, &[u8])]) -> Result<u32, AppendError> {
-        let limits = &self.limits;
-        if self.is_halted() {
-            return Err(AppendError::Halted);
-        }
-        if entries.is_empty() {
-            return Err(AppendError::GroupEmpty);
-        }
-        let longest = entries.iter().map(|(_, bytes)| bytes.len() as u64).max().unwrap_or(0);
-        if longest > u64::from(limits.entry_bytes_max) {
-            return Err(AppendError::EntryTooLarge { bytes: longest, bytes_max: limits.entry_bytes_max });
-        }
-        let (bytes, count) = (payload_bytes(entries), entries.len() as u64);
-        if bytes > u64::from(limits.batch_bytes_max) {
-            return Err(AppendError::GroupTooLarge { bytes, bytes_max: limits.batch_bytes_max });
-        }
-        let flying =
-            self.in_flight_header().map_or((0, 0), |h| (u64::from(h.payload_bytes), u64::from(h.count)));
-        let journal_bytes = self.index.bytes() + flying.0 + self.pending.bytes();
-        let journal_entries = self.index.entries() + flying.1 + self.pending.entries();
-        if journal_bytes + bytes > limits.journal_bytes_max
-            || journal_entries + count > limits.journal_entries_max
-        {
-            return Err(AppendError::JournalFull {
-                bytes: journal_bytes,
-                bytes_max: limits.journal_bytes_max,
-                entries: journal_entries,
-                entries_max: limits.journal_entries_max,
-            });
-        }
-        if self.pending.bytes() + bytes > u64::from(limits.pending_bytes_max)
-            || self.pending.entries() + count > u64::from(limits.pending_entries_max)
-        {
-            return Err(AppendError::Full {
-                bytes: self.pending.bytes(),
-                bytes_max: limits.pending_bytes_max,
-                entries: self.pending.entries(),
-                entries_max: limits.pending_entries_max,
-            });
-        }
-        Ok(u32::try_from(bytes).expect("at most batch_bytes_max"))
     }
 
     /// What goes out now that nothing is in flight.
@@ -533,27 +484,5 @@ impl Journal {
         self.in_flight = Some(InFlight::Batch { offset: at.offset, header });
         self.sealing &= count > 0;
         Effect::Append { at, bytes: buf }
-    }
-}
-
-impl Effect {
-    fn push<P, C, E>(self, out: &mut Out<P, C, E>)
-    where
-        P: From<JournalPurpose>,
-        C: From<StorageCommand>,
-    {
-        match self {
-            Self::Prepare { segment, bytes } => out.command(JournalPurpose::Prepare(segment), |ticket| {
-                StorageCommand::Prepare { ticket, segment, bytes }
-            }),
-            Self::Append { at: Position { segment, offset }, bytes } => {
-                out.command(JournalPurpose::Append, |ticket| StorageCommand::Append {
-                    ticket,
-                    segment,
-                    offset,
-                    bytes,
-                })
-            }
-        }
     }
 }

@@ -158,3 +158,18 @@ impl ReferenceNames for JournalError {
         }]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_names_file_offset_and_a_newer_format() {
+        let fault = JournalError::Header(HeaderError::Format { found: 2 }).into_fault("journal");
+        assert_eq!((fault.cause, fault.offset), (StorageCause::Newer, Some(0)));
+        let (offset, found) = (225, Version::new(1, 1));
+        let fault = JournalError::Order { offset, previous: found, found }.into_fault("journal");
+        assert_eq!((fault.cause, fault.offset), (StorageCause::Damaged, Some(225)));
+        assert!(fault.to_string().contains("journal at offset 225"), "{fault}");
+    }
+}

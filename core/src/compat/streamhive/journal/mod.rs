@@ -119,7 +119,8 @@ impl Journal {
                     break;
                 }
             };
-            let record = payload::record(text, &limits.record)
+            let shared = journal.records.last().map(|record| &record.authority);
+            let record = payload::record(text, &limits.record, shared)
                 .map_err(|source| JournalError::Payload { offset, source })?;
             check_order(offset, last, record.version)?;
             last = record.version;
@@ -136,11 +137,12 @@ impl Journal {
     /// The file of this floor and these records, as the reference writes it.
     ///
     /// # Errors
-    /// Whatever [`Writer::append`] refuses.
+    /// Whatever [`Writer::append`] refuses, but for what cannot be sent: that is in a log already.
     pub fn encode(&self, limits: &JournalLimits) -> Result<Vec<u8>, JournalError> {
         let mut writer = Writer::new(self.floor, *limits)?;
         for record in &self.records {
-            writer.append(record)?;
+            writer.check_fits(record)?;
+            writer.push(record);
         }
         Ok(writer.into_bytes())
     }
@@ -189,10 +191,8 @@ fn check_entries(entries: u64, limits: &JournalLimits) -> Result<(), JournalErro
     Ok(())
 }
 
-const fn check_order(offset: u64, previous: Version, found: Version) -> Result<(), JournalError> {
-    let increases =
-        found.epoch > previous.epoch || (found.epoch == previous.epoch && found.sequence > previous.sequence);
-    if increases { Ok(()) } else { Err(JournalError::Order { offset, previous, found }) }
+fn check_order(offset: u64, previous: Version, found: Version) -> Result<(), JournalError> {
+    if found > previous { Ok(()) } else { Err(JournalError::Order { offset, previous, found }) }
 }
 
 /// Whether a repair message of this record alone is within bounds.
@@ -226,17 +226,24 @@ impl Writer {
     /// In this order: the version is not above the last one; the file would hold too many entries,
     /// or too many bytes; a repair message could not carry the record.
     pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+        self.check_fits(record)?;
+        check_sendable(record, &self.limits.repair)?;
+        self.push(record);
+        Ok(())
+    }
+
+    fn check_fits(&self, record: &Record) -> Result<(), JournalError> {
         check_order(self.bytes.len() as u64, self.last, record.version)?;
         check_entries(self.entries + 1, &self.limits)?;
-        let length = (self.bytes.len() + record.json_bytes() + ENVELOPE_BYTES) as u64;
-        check_length(length, &self.limits)?;
-        check_sendable(record, &self.limits.repair)?;
+        check_length((self.bytes.len() + record.json_bytes() + ENVELOPE_BYTES) as u64, &self.limits)
+    }
+
+    fn push(&mut self, record: &Record) {
         let mut text = Vec::new();
         write_record(record, &mut text);
         envelope::put(&mut self.bytes, &text);
         self.entries += 1;
         self.last = record.version;
-        Ok(())
     }
 
     /// The file so far.
@@ -284,7 +291,7 @@ pub fn after_open<'a>(file: &'a [u8], limits: &JournalLimits) -> Cow<'a, [u8]> {
             Err(EnvelopeError::Cut { .. }) => return Cow::Borrowed(&file[..at]),
             Err(_) => break,
         };
-        match payload::record(text, &limits.record) {
+        match payload::record(text, &limits.record, None) {
             Ok(record) if record.version > last => last = record.version,
             // What we refuse for its leniency alone, the reference reads on past.
             Err(error) if error.rule().is_some() => {}
@@ -293,4 +300,176 @@ pub fn after_open<'a>(file: &'a [u8], limits: &JournalLimits) -> Cow<'a, [u8]> {
         at += text.len() + ENVELOPE_BYTES;
     }
     Cow::Borrowed(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ReferenceNames as _;
+    use super::*;
+    use crate::record::State;
+
+    const LIMITS: JournalLimits = JournalLimits {
+        record: RecordLimits {
+            namespace_bytes_max: 128,
+            logical_key_bytes_max: 60_000,
+            authority_bytes_max: 128,
+            record_bytes_max: 128 << 10,
+        },
+        journal_bytes_max: 1 << 20,
+        entries_max: 4,
+        repair: RepairLimits {
+            records_max: 128,
+            key_bytes_max: 64 << 10,
+            record_json_bytes_max: 64 << 10,
+            payload_bytes_max: 128 << 10,
+        },
+    };
+
+    fn record(key: &[u8], sequence: u64) -> Record {
+        let key = LIMITS.record.key(b"documents", key).unwrap();
+        let authority = LIMITS.record.authority("node-a").unwrap();
+        LIMITS.record.record(key, State::Deleted, Version::new(1, sequence), authority).unwrap()
+    }
+
+    /// A journal of entries 1 to `count`, and where each entry starts.
+    fn file(count: u64) -> (Vec<u8>, Vec<usize>) {
+        let mut writer = Writer::new(Version::ZERO, LIMITS).unwrap();
+        let mut starts = Vec::new();
+        for sequence in 1..=count {
+            starts.push(writer.bytes().len());
+            writer.append(&record(b"key", sequence)).unwrap();
+        }
+        (writer.into_bytes(), starts)
+    }
+
+    fn decode(file: &[u8]) -> Result<Journal, JournalError> {
+        Journal::decode(file, &LIMITS)
+    }
+
+    #[test]
+    fn clean_end() {
+        let (bytes, _) = file(3);
+        let journal = decode(&bytes).unwrap();
+        assert_eq!((journal.records.len(), journal.end, journal.last()), (3, End::Clean, Version::new(1, 3)));
+        assert_eq!(journal.encode(&LIMITS), Ok(bytes));
+    }
+
+    #[test]
+    fn torn_end_keeps_every_whole_entry() {
+        let (bytes, starts) = file(3);
+        for end in starts[2] + 1..bytes.len() {
+            let journal = decode(&bytes[..end]).unwrap();
+            let (offset, left) = (starts[2] as u64, (end - starts[2]) as u64);
+            assert_eq!((journal.records.len(), journal.end), (2, End::Torn { offset, bytes: left }));
+            assert_eq!(after_open(&bytes[..end], &LIMITS), &bytes[..starts[2]]);
+        }
+    }
+
+    #[test]
+    fn finding_j3_zeros_at_the_end_are_torn_however_many() {
+        let (mut bytes, _) = file(3);
+        let offset = bytes.len() as u64;
+        for zeros in 1..=4096 {
+            bytes.push(0);
+            let journal = decode(&bytes).unwrap();
+            let torn = if zeros < 4 {
+                End::Torn { offset, bytes: zeros }
+            } else {
+                End::Zeros { offset, bytes: zeros }
+            };
+            assert_eq!((journal.records.len(), journal.end), (3, torn));
+        }
+        bytes.push(1);
+        assert!(matches!(decode(&bytes), Err(JournalError::Envelope { .. })), "zeros and then anything");
+    }
+
+    #[test]
+    fn finding_a_a_damaged_length_is_never_a_torn_tail() {
+        let (bytes, starts) = file(4);
+        for start in starts {
+            for bit in 0..32 {
+                let mut bad = bytes.clone();
+                bad[start + bit / 8] ^= 1 << (bit % 8);
+                assert!(decode(&bad).is_err(), "entry at {start}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn finding_j2_an_empty_file_is_no_journal_and_a_cut_header_says_so() {
+        assert_eq!(decode(b""), Err(JournalError::Empty));
+        let (bytes, _) = file(1);
+        for end in 1..HEADER_BYTES {
+            assert_eq!(decode(&bytes[..end]), Err(JournalError::Header(HeaderError::Cut { found: end })));
+        }
+    }
+
+    #[test]
+    fn checksum_names_the_entry() {
+        let (mut bytes, starts) = file(3);
+        bytes[starts[1] + 9] ^= 1;
+        let refused = decode(&bytes).unwrap_err();
+        assert_eq!(refused.offset(), Some(starts[1] as u64));
+        assert_eq!(refused.reference_names(), ["ErrJournalChecksum"]);
+    }
+
+    #[test]
+    fn order_is_judged_from_the_floor() {
+        let mut writer = Writer::new(Version::new(1, 5), LIMITS).unwrap();
+        assert!(matches!(writer.append(&record(b"key", 5)), Err(JournalError::Order { .. })));
+        let (bytes, _) = file(1);
+        let mut bad = header::encode(Version::new(1, 1)).to_vec();
+        bad.extend_from_slice(&bytes[HEADER_BYTES..]);
+        assert!(matches!(decode(&bad), Err(JournalError::Order { .. })));
+    }
+
+    #[test]
+    fn finding_j11_too_many_entries_change_nothing_on_disk_here() {
+        let (mut bytes, starts) = file(4);
+        bytes.extend_from_slice(&[0, 0]);
+        let limits = JournalLimits { entries_max: 3, ..LIMITS };
+        let refused = Journal::decode(&bytes, &limits);
+        assert_eq!(refused, Err(JournalError::TooMany { entries: 4, entries_max: 3 }));
+        assert_eq!(after_open(&bytes, &limits).len(), bytes.len() - 2, "the reference cuts all the same");
+        assert_eq!(starts.len(), 4);
+    }
+
+    #[test]
+    fn too_long_and_too_many_are_refused_before_anything_is_added() {
+        let (bytes, _) = file(2);
+        let limits = JournalLimits { journal_bytes_max: bytes.len() as u64, entries_max: 3, ..LIMITS };
+        let mut writer = Writer::new(Version::ZERO, limits).unwrap();
+        writer.append(&record(b"key", 1)).unwrap();
+        writer.append(&record(b"key", 2)).unwrap();
+        assert!(matches!(writer.append(&record(b"key", 3)), Err(JournalError::TooLong { .. })));
+        assert_eq!(writer.bytes(), bytes);
+        let few = JournalLimits { entries_max: 1, ..LIMITS };
+        assert!(matches!(Journal::decode(&bytes, &few), Err(JournalError::TooMany { .. })));
+    }
+
+    #[test]
+    fn finding_i_a_record_that_cannot_be_sent_is_refused_at_append() {
+        let mut writer = Writer::new(Version::ZERO, LIMITS).unwrap();
+        let large = record(&[7; 60_000], 1);
+        assert!(large.json_bytes() > 64 << 10);
+        assert!(matches!(writer.append(&large), Err(JournalError::Unsendable(_))));
+        assert_eq!((writer.entries(), writer.bytes().len()), (0, HEADER_BYTES));
+        writer.append(&record(b"key", 1)).unwrap();
+        let stored = Journal { floor: Version::ZERO, records: [large].to_vec(), end: End::Clean };
+        let bytes = stored.encode(&LIMITS).unwrap();
+        assert_eq!(decode(&bytes), Ok(stored), "what is in a log already is still read and written");
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused() {
+        let (bytes, _) = file(3);
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut bad = bytes.clone();
+                bad[at] ^= flip;
+                assert!(decode(&bad).is_err(), "byte {at} ^ {flip}");
+                let _ = after_open(&bad, &LIMITS);
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! torn entry, and the entry itself cannot be whole under another length. Either is proof that its
 //! length was damaged after it was written.
 
-use super::super::envelope::{ENVELOPE_BYTES, checksum};
+use super::super::envelope::{ENVELOPE_BYTES, checksum, lengths_with_sum};
 use super::super::payload;
 use crate::record::{RecordLimits, Version};
 
@@ -46,12 +46,11 @@ pub(super) fn judge(tail: &[u8], last: Version, limits: &RecordLimits) -> Tail {
     Tail::Torn
 }
 
-/// Whether all of `tail` is one entry but for its length.
+/// Whether `tail` starts with an entry that is whole but for its length.
 fn is_entry_of_another_length(tail: &[u8], last: Version, limits: &RecordLimits) -> bool {
-    let Some((text, sum)) = tail.get(4..).and_then(|rest| rest.split_last_chunk::<4>()) else {
-        return false;
-    };
-    *sum == checksum(text).to_be_bytes() && is_later(text, last, limits)
+    let text = tail.get(4..).unwrap_or_default();
+    let mut lengths = lengths_with_sum(text, b'}');
+    lengths.any(|length| is_later(&text[..length], last, limits))
 }
 
 /// The payload that starts here, if the bytes can be an entry: the length fits, and what it spans
@@ -64,7 +63,7 @@ fn candidate(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn is_later(text: &[u8], last: Version, limits: &RecordLimits) -> bool {
-    payload::record(text, limits).is_ok_and(|record| record.version > last)
+    payload::record(text, limits, None).is_ok_and(|record| record.version > last)
 }
 
 #[cfg(test)]
@@ -103,13 +102,15 @@ mod tests {
         let mut tail = entry(2);
         tail[2] ^= 0x10;
         assert_eq!(judged(&tail), Tail::Damaged { at: 0 });
+        tail.extend(&entry(3)[..9]);
+        assert_eq!(judged(&tail), Tail::Damaged { at: 0 }, "a torn entry behind it changes nothing");
     }
 
     #[test]
     fn damaged_is_a_length_with_a_whole_entry_later() {
         let mut tail = entry(2);
         let first = tail.len();
-        tail[2] ^= 0x10;
+        (tail[2], tail[20]) = (0x10, 0);
         tail.extend(entry(3));
         tail.extend(&entry(4)[..20]);
         assert_eq!(judged(&tail), Tail::Damaged { at: first });
