@@ -321,7 +321,13 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
         let handled = match outcome {
             StorageOutcome::Append(result) => recovered.journal.handle_append(purpose, result).map(drop),
             StorageOutcome::Prepare(result) => recovered.journal.handle_prepare(purpose, result),
-            other => unreachable!("{other:?} does not answer {purpose:?}"),
+            other @ (StorageOutcome::List(_)
+            | StorageOutcome::Read(_)
+            | StorageOutcome::Cut(_)
+            | StorageOutcome::Replace(_)
+            | StorageOutcome::Write(_)
+            | StorageOutcome::Sync(_)
+            | StorageOutcome::Remove(_)) => unreachable!("{other:?} does not answer {purpose:?}"),
         };
         handled.map_err(|halted| halted.0)?;
         self.enter();
