@@ -54,7 +54,7 @@ fn live(model: &mut Model, mut disk: Disk, run: u64, numbers: &mut Numbers, what
     host.crash_at = Some((numbers.below(400), torn));
     host.settle(&mut log);
     if host.crashed {
-        model.entered |= host.entered();
+        model.entered |= host.opened();
         return host.disk;
     }
     assert!(host.refused().is_none(), "{what}: {:?}", host.refused());
@@ -66,7 +66,7 @@ fn live(model: &mut Model, mut disk: Disk, run: u64, numbers: &mut Numbers, what
             host.settle(&mut log);
         }
         model.acknowledged = model.acknowledged.max(usize::try_from(host.durable()).unwrap());
-        model.entered |= host.entered();
+        model.entered |= host.opened();
     }
     if host.halted() && numbers.once_in(2) {
         host.disk.power_cut();
@@ -99,7 +99,8 @@ fn compact(model: &mut Model, log: &mut EventLog, host: &mut DiskHost, numbers: 
     let Some(durable) = journal.durable() else { return };
     let floor = Lsn::new(1 + numbers.below(durable.get() as usize) as u64);
     let keep = journal.removable_before(floor);
-    journal.drop_before(keep);
+    let mut index = journal.index().clone();
+    index.drop_before(keep);
     model.compacted = model.compacted.max(floor.map_or(0, |lsn| lsn.get() as usize));
     model.first_segment = keep.0;
     host.disk.files.retain(|name, _| *name >= FileName::Segment(keep));
