@@ -6,10 +6,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "../../fuzz/src/checkpoint.rs"]
+mod checkpoint;
 #[path = "../../fuzz/src/frames.rs"]
 mod frames;
 #[path = "../../fuzz/src/handshake.rs"]
 mod handshake;
+#[path = "../../fuzz/src/journal.rs"]
+mod journal;
 #[path = "../../fuzz/src/messages.rs"]
 mod messages;
 #[path = "../../fuzz/src/records.rs"]
@@ -18,9 +22,11 @@ mod records;
 /// A target and what it checks; `true` if the input was accepted.
 type Target = (&'static str, fn(&[u8]) -> bool);
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 6] = [
+    ("checkpoint", checkpoint::check),
     ("frames", frames::check),
     ("handshake", handshake::check),
+    ("journal", journal::check),
     ("messages", messages::check),
     ("records", records::check),
 ];

@@ -31,6 +31,8 @@ fn a_write_is_visible_when_durable_and_survives_a_kill() {
         assert_eq!(cluster.replica(a).get(&key("one")), None, "not durable yet");
         cluster.settle();
         assert_eq!(cluster.replica(a).get(&key("one")).expect("visible").version, accepted.version);
+        let told = |e: &Event| matches!(e, Event::Durable { upto } if *upto >= accepted.lsn);
+        assert!(cluster.nodes[a].host.events.iter().any(told), "who waits is told");
         cluster.put(a, "two", b"2");
         cluster.kill(a);
         cluster.restart(a);

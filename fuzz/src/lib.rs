@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod checkpoint;
 pub mod frames;
 pub mod handshake;
+pub mod journal;
 pub mod messages;
 pub mod records;

@@ -4,9 +4,11 @@ use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, Status,
+    Change, Compacted, Entry, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, PairVerdict,
+    Status, Verified,
 };
 use strandline_core::record::{AuthorityId, BlobKey, State};
+use strandline_core::verdict::Verdict;
 
 /// A replica.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -17,6 +19,8 @@ pub(crate) struct StatusReport {
     pub(crate) namespaces: Vec<Bytes>,
     /// The authority identity if this replica writes the log; absent for a follower.
     pub(crate) authority: Option<String>,
+    /// Why this replica, which wrote the log, must be fenced before it may go on.
+    pub(crate) fenced: Option<String>,
     pub(crate) submitted: VersionText,
     pub(crate) tail: VersionText,
     pub(crate) tail_digest: String,
@@ -28,6 +32,10 @@ pub(crate) struct StatusReport {
     pub(crate) members_configured: bool,
     pub(crate) members: Vec<MemberReport>,
     pub(crate) links: Vec<LinkReport>,
+    /// Whether a snapshot is being installed.
+    pub(crate) installing: bool,
+    /// Whether the journal is being compacted.
+    pub(crate) compacting: bool,
     /// The fault that stopped the journal.
     pub(crate) halted: Option<String>,
 }
@@ -59,6 +67,7 @@ impl From<&Status> for StatusReport {
             incarnation: status.incarnation.to_string(),
             namespaces: status.namespaces.iter().cloned().map(Bytes).collect(),
             authority: status.authority.clone(),
+            fenced: status.fenced.clone(),
             submitted: VersionText(status.submitted),
             tail: VersionText(status.tail),
             tail_digest: hex(&status.tail_digest),
@@ -70,6 +79,8 @@ impl From<&Status> for StatusReport {
             members_configured: status.members_configured,
             members: status.members.iter().map(MemberReport::from).collect(),
             links: status.links.iter().map(LinkReport::from).collect(),
+            installing: status.installing,
+            compacting: status.compacting,
             halted: status.halted.as_ref().map(ToString::to_string),
         }
     }
@@ -98,8 +109,23 @@ impl From<&LinkStatus> for LinkReport {
             .to_owned(),
             state: link.state.to_owned(),
             acked: VersionText(link.acked),
-            verdict: link.verdict.as_ref().map(|v| format!("{v:?}")),
+            verdict: link.verdict.as_ref().map(verdict_text),
         }
+    }
+}
+
+/// A verdict with its evidence, on one line.
+fn verdict_text(verdict: &PairVerdict) -> String {
+    match verdict {
+        Verdict::Complete { through, verified: Verified::Digest } => {
+            format!("complete through {through}, digests agree")
+        }
+        Verdict::Complete { through, verified: Verified::VersionOnly } => {
+            format!("complete through {through}, by version only")
+        }
+        Verdict::Gap { from, to, reason } => format!("gap from {from} to {to}: {reason}"),
+        Verdict::Unknown { reason } => format!("unknown: {reason}"),
+        Verdict::Diverged(divergence) => format!("diverged: {divergence}"),
     }
 }
 

@@ -125,11 +125,15 @@ fn put_loop_killed() {
         let replica = open(&log);
         let found = all(&replica);
         for (key, version) in &acked {
-            let found = found.get(key).unwrap_or_else(|| panic!("round {round}: {key} was acknowledged and is gone"));
+            let found =
+                found.get(key).unwrap_or_else(|| panic!("round {round}: {key} was acknowledged and is gone"));
             assert_eq!(&format!("{}.{}", found.epoch, found.sequence), version, "round {round}: {key}");
         }
         for key in found.keys() {
-            assert!(submitted.contains(key) || acked.contains_key(key), "round {round}: {key} was never submitted");
+            assert!(
+                submitted.contains(key) || acked.contains_key(key),
+                "round {round}: {key} was never submitted"
+            );
         }
         let key = format!("after{round:04}");
         let place = replica.key(b"files", key.as_bytes()).expect("runs").expect("a key");
@@ -174,7 +178,8 @@ fn import_killed() {
         let replica = open(&log);
         let found = all(&replica);
         for (key, version) in &acked {
-            let found = found.get(key).unwrap_or_else(|| panic!("round {round}: {key} was acknowledged and is gone"));
+            let found =
+                found.get(key).unwrap_or_else(|| panic!("round {round}: {key} was acknowledged and is gone"));
             assert_eq!(&format!("{}.{}", found.epoch, found.sequence), version, "round {round}: {key}");
         }
         for key in found.keys() {
@@ -192,5 +197,8 @@ fn import_killed() {
     let replica = open(&log);
     assert_eq!(all(&replica).len() as u64, IMPORT_ROUNDS * 601);
     replica.close().expect("closes");
-    println!("{IMPORT_ROUNDS} rounds, {rounds_with_acks} with acknowledgements, {} acknowledged", acked.len());
+    println!(
+        "{IMPORT_ROUNDS} rounds, {rounds_with_acks} with acknowledgements, {} acknowledged",
+        acked.len()
+    );
 }

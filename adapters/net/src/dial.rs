@@ -101,12 +101,64 @@ const fn judge_greeting(error: &GreetError) -> AttemptEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::NetConfig;
+    use crate::stop::{Stopper, stopper};
+    use crate::testing::{FakeNode, Memory, context};
     use strandline_core::error::StorageFault;
     use strandline_core::id::LogId;
-    use strandline_core::lifecycle::api::{PeerFault, PeerFaultKind};
+    use strandline_core::lifecycle::api::{LinkRole, PeerFault, PeerFaultKind};
     use strandline_core::wire::auth::AuthTooLarge;
     use strandline_core::wire::handshake::HandshakeError;
     use strandline_core::wire::identity::PeerIdentity;
+
+    const ADDRESS: &str = "10.0.0.9:1";
+
+    /// `b` calls `a`, which may not listen yet.
+    fn call(runtime: &Memory) -> (FakeNode, Stopper) {
+        let config = NetConfig { retry_ms: 2, retry_ms_max: 8, ..NetConfig::default() };
+        let context = context(runtime, "b", "token-of-b", config);
+        let node = context.node.clone();
+        let peer = Peer { identity: "a".into(), address: None, token: None, role: LinkRole::Both };
+        let (stopper, stop) = stopper();
+        runtime.spawn(Box::pin(run(context, peer, ADDRESS.into(), stop)));
+        (node, stopper)
+    }
+
+    async fn listen(runtime: &Memory) -> (FakeNode, Stopper) {
+        let context = context(runtime, "a", "", NetConfig::default());
+        let node = context.node.clone();
+        let (incoming, _) = runtime.listen(ADDRESS.parse().expect("an address")).await.expect("listening");
+        let (stopper, stop) = stopper();
+        runtime.spawn(Box::pin(crate::listen::run(context, incoming, stop)));
+        (node, stopper)
+    }
+
+    #[tokio::test]
+    async fn a_peer_is_called_until_it_listens_and_again_when_it_is_lost() {
+        let runtime = Memory::default();
+        let (b, stopper) = call(&runtime);
+        while runtime.calls() < 4 {
+            tokio::time::sleep(ms(1)).await;
+        }
+        let (a, _listening) = listen(&runtime).await;
+        b.until(|told| told.ups == 1).await;
+        a.until(|told| told.ups == 1).await;
+        a.close(&CloseReason::Closing);
+        b.until(|told| told.ups == 2 && told.downs == 1).await;
+        a.until(|told| told.ups == 2).await;
+        a.close(&CloseReason::Closing);
+        stopper.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_a_caller_that_nobody_answers() {
+        let runtime = Memory::default();
+        let (_b, stopper) = call(&runtime);
+        stopper.stop().await;
+        let calls = runtime.calls();
+        tokio::time::sleep(ms(20)).await;
+        assert_eq!(runtime.calls(), calls);
+    }
 
     #[test]
     fn refused_duplicate_and_closed_duplicate_are_duplicate() {

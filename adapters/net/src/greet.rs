@@ -7,7 +7,8 @@ use crate::peers::Peer;
 use crate::runtime::{Runtime, within};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use std::io;
-use strandline_core::lifecycle::api::{LinkRole, Status};
+use strandline_core::id::{Incarnation, LogId};
+use strandline_core::lifecycle::api::LinkRole;
 use strandline_core::wire::auth::AuthTooLarge;
 use strandline_core::wire::capability::{Capabilities, Capability, CapabilityError};
 use strandline_core::wire::handshake::{
@@ -37,13 +38,20 @@ pub enum IntroductionError {
 }
 
 impl Introduction {
-    pub(crate) fn new(status: &Status, token: String, peers: &[Peer]) -> Result<Self, IntroductionError> {
-        let identity = Some(PeerIdentity::parse(&status.identity)?);
+    /// Introduces the replica called `name`, with `token` to those we call.
+    pub(crate) fn new(
+        name: &str,
+        log: LogId,
+        incarnation: Incarnation,
+        token: String,
+        peers: &[Peer],
+    ) -> Result<Self, IntroductionError> {
+        let identity = Some(PeerIdentity::parse(name)?);
         let capabilities = Capabilities::new([
             Capability::Lifecycle,
             Capability::RepairReconcile,
-            Capability::Log(status.log),
-            Capability::Incarnation(status.incarnation),
+            Capability::Log(log),
+            Capability::Incarnation(incarnation),
             Capability::SnapshotChunks,
             Capability::BlobRanges,
             Capability::History,

@@ -226,3 +226,9 @@ impl std::fmt::Debug for Handle {
         f.debug_struct("Handle").finish_non_exhaustive()
     }
 }
+
+/// A handle goes to any task.
+const _: () = {
+    const fn goes<T: Clone + Send + Sync + 'static>() {}
+    goes::<Handle>();
+};

@@ -68,3 +68,97 @@ async fn serve<R: Runtime, N: LinkHost>(
     let end = session::run(runtime, config, node, connection, peer, role, early).await;
     tracing::info!(peer = %identity, %from, %end, "called: link has ended");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NetConfig;
+    use crate::stop::{Stopper, stopper};
+    use crate::testing::{FakeNode, Memory, context, hello};
+    use futures::{AsyncReadExt, AsyncWriteExt};
+
+    const ADDRESS: &str = "10.0.0.9:1";
+
+    /// A listener that runs on its own, and what stops it.
+    struct Listening {
+        runtime: Memory,
+        node: FakeNode,
+        stopper: Stopper,
+    }
+
+    impl Listening {
+        async fn start(config: NetConfig) -> Self {
+            let runtime = Memory::default();
+            let context = context(&runtime, "a", "", config);
+            let node = context.node.clone();
+            let address = ADDRESS.parse().expect("an address");
+            let (incoming, _) = runtime.listen(address).await.expect("listening");
+            let (stopper, stop) = stopper();
+            runtime.spawn(Box::pin(run(context, incoming, stop)));
+            Self { runtime, node, stopper }
+        }
+
+        async fn call(&self, say: &[u8]) -> <Memory as Runtime>::Connection {
+            let mut connection = self.runtime.connect(ADDRESS).await.expect("a listener");
+            connection.write_all(say).await.expect("written");
+            connection
+        }
+
+        /// Calls, and reads until the listener hangs up.
+        async fn called_off(&self, say: &[u8]) -> Vec<u8> {
+            let mut heard = Vec::new();
+            self.call(say).await.read_to_end(&mut heard).await.expect("read");
+            assert_eq!(self.node.told().ups, 0);
+            heard
+        }
+    }
+
+    #[tokio::test]
+    async fn the_right_token_gets_a_link_and_what_follows_it_arrives() {
+        let listening = Listening::start(NetConfig::default()).await;
+        let _b = listening.call(&[&hello("token-of-b")[..], b"what follows"].concat()).await;
+        listening.node.until(|told| told.received == b"what follows").await;
+    }
+
+    #[tokio::test]
+    async fn a_wrong_token_is_told_so_and_gets_nothing() {
+        let listening = Listening::start(NetConfig::default()).await;
+        let heard = listening.called_off(&hello("a guess")).await;
+        assert!(heard.windows(11).any(|part| part == b"peer.auth.r"), "a rejection");
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_is_given_up() {
+        let listening = Listening::start(NetConfig { handshake_ms: 20, ..NetConfig::default() }).await;
+        assert!(listening.called_off(b"").await.is_empty());
+        assert!(listening.called_off(&hello("token-of-b")[..9]).await.is_empty(), "half a message");
+    }
+
+    #[tokio::test]
+    async fn an_oversize_frame_is_refused_by_its_length() {
+        let listening = Listening::start(NetConfig::default()).await;
+        assert!(listening.called_off(b"SHV1\xff\xff\xff\xff").await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_is_silent_delays_nobody_and_takes_a_place() {
+        let config = NetConfig { connections_per_address_max: 2, ..NetConfig::default() };
+        let listening = Listening::start(config).await;
+        let silent = listening.call(b"").await;
+        let _b = listening.call(&hello("token-of-b")).await;
+        listening.node.until(|told| told.ups == 1).await;
+        let mut heard = Vec::new();
+        listening.call(b"").await.read_to_end(&mut heard).await.expect("turned away");
+        drop(silent);
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_the_listener_and_handshakes() {
+        let listening = Listening::start(NetConfig::default()).await;
+        let mut silent = listening.call(b"").await;
+        listening.stopper.stop().await;
+        let mut heard = Vec::new();
+        silent.read_to_end(&mut heard).await.expect("hung up");
+        assert!(heard.is_empty());
+    }
+}

@@ -84,7 +84,8 @@ impl<R: Runtime> Network<R> {
         let NetworkConfig { limits, listen, peers, token, seed } = config;
         no_peer_twice(&peers)?;
         let handle = Handle::new(node.clone(), runtime.clone());
-        let introduction = Introduction::new(&handle.status().await?, token, &peers)?;
+        let us = handle.status().await?;
+        let introduction = Introduction::new(&us.identity, us.log, us.incarnation, token, &peers)?;
         let (stopper, stop) = stopper();
         let gate = Gate::new(limits.connections_max, limits.connections_per_address_max);
         let shutdown_ms = limits.shutdown_ms;

@@ -1,5 +1,10 @@
 //! What the tests run on: connections in memory, and a node that does what a test wants.
 
+use crate::config::NetConfig;
+use crate::gate::Gate;
+use crate::greet::Introduction;
+use crate::network::Context;
+use crate::peers::Peer;
 use crate::runtime::Runtime;
 use crate::session::LinkHost;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -7,11 +12,13 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
-use strandline_core::id::LinkId;
+use std::time::Duration;
+use strandline_core::id::{Incarnation, LinkId, LogId};
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused, LinkRole};
 use strandline_core::machine::Sent;
+use strandline_core::seed::Seed;
 use strandline_core::wire::capability::{Capabilities, Capability};
 use strandline_core::wire::handshake::{
     Authenticated, DialAuth, Handshake, ListenAuth, PeerCredential, Progress,
@@ -36,7 +43,14 @@ type Arrived = io::Result<(Compat<DuplexStream>, SocketAddr)>;
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     listeners: Arc<Mutex<BTreeMap<String, UnboundedSender<Arrived>>>>,
-    pub(crate) calls: Arc<Mutex<Vec<Instant>>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Memory {
+    /// How often somebody was called.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
 }
 
 impl Runtime for Memory {
@@ -53,7 +67,7 @@ impl Runtime for Memory {
         tokio::time::sleep(time).boxed()
     }
     fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<Self::Connection>> {
-        self.calls.lock().expect("no panic").push(Instant::now());
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let (ours, theirs) = pipe();
         let from = SocketAddr::from(([10, 0, 0, 1], 1));
         let listeners = self.listeners.lock().expect("no panic");
@@ -145,6 +159,29 @@ impl LinkHost for FakeNode {
     }
 }
 
+/// A network of `name` around a fake node: it knows `b`, whose token is `token-of-b`, and calls
+/// others with `token`.
+pub(crate) fn context(
+    runtime: &Memory,
+    name: &str,
+    token: &str,
+    config: NetConfig,
+) -> Arc<Context<Memory, FakeNode>> {
+    let token_of_b = Some("token-of-b".into());
+    let peers = vec![Peer { identity: "b".into(), address: None, token: token_of_b, role: LinkRole::Both }];
+    let incarnation = Incarnation { counter: 1, nonce: [2; 8] };
+    let introduction = Introduction::new(name, LogId([3; 16]), incarnation, token.into(), &peers);
+    Arc::new(Context {
+        runtime: runtime.clone(),
+        node: FakeNode::default(),
+        introduction: introduction.expect("valid"),
+        peers,
+        gate: Gate::new(config.connections_max, config.connections_per_address_max),
+        seed: Seed::new([4; 32]),
+        config,
+    })
+}
+
 /// What two nodes can do.
 fn capabilities() -> Capabilities {
     Capabilities::new([Capability::Lifecycle]).expect("one of ours")
@@ -154,22 +191,27 @@ fn identity(text: &str) -> PeerIdentity {
     PeerIdentity::parse(text).expect("valid")
 }
 
-/// A peer as a handshake leaves it.
-pub(crate) fn authenticated() -> Authenticated {
+/// What `b` says first when it calls.
+pub(crate) fn hello(token: &str) -> Vec<u8> {
     let auth = DialAuth {
-        token: "token".into(),
+        token: token.into(),
         identity: Some(identity("b")),
         capabilities: capabilities(),
         expect: None,
     };
     let mut hello = Vec::new();
     Handshake::dial(auth, &mut hello).expect("short");
+    hello
+}
+
+/// A peer as a handshake leaves it.
+pub(crate) fn authenticated() -> Authenticated {
     let listener = Handshake::listen(ListenAuth {
         identity: Some(identity("a")),
         capabilities: capabilities(),
         credentials: vec![PeerCredential::of_token(identity("b"), "token")],
     });
-    match listener.handle_received(&hello, &mut Vec::new()).expect("let in") {
+    match listener.handle_received(&hello("token"), &mut Vec::new()).expect("let in") {
         Progress::Done { peer, .. } => peer,
         Progress::More(_) => panic!("the whole message was there"),
     }

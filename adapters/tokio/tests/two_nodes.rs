@@ -4,17 +4,23 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use strandline_core::id::LogId;
+use strandline_core::id::{Incarnation, LogId};
 use strandline_core::lifecycle::api::LinkRole;
 use strandline_core::lifecycle::recovery::Init;
 use strandline_core::record::{AuthorityId, Key, State, Version};
+use strandline_core::wire::capability::{Capabilities, Capability};
+use strandline_core::wire::handshake::{DialAuth, Handshake};
+use strandline_core::wire::identity::PeerIdentity;
 use strandline_file::node::{Node, NodeConfig, StartError, Unavailable, WriteError};
 use strandline_net::{Handle, NetConfig, Peer};
 use strandline_tokio::{ServeConfig, Server, serve};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 const TOKEN_OF_B: &str = "the token of b";
+const TOKEN_OF_C: &str = "the token of c";
 
 fn init(identity: &str, authority: bool) -> Init {
     Init {
@@ -40,8 +46,13 @@ fn node(path: &Path, init: Init) -> std::result::Result<Node, StartError> {
 
 /// The authority, which listens.
 async fn serve_a(path: &Path, listen: SocketAddr) -> Result<Server> {
-    let token = Some(TOKEN_OF_B.into());
-    let peers = vec![Peer { identity: "b".into(), address: None, token, role: LinkRole::Both }];
+    let caller = |identity: &str, token: &str| Peer {
+        identity: identity.into(),
+        address: None,
+        token: Some(token.into()),
+        role: LinkRole::Both,
+    };
+    let peers = vec![caller("b", TOKEN_OF_B), caller("c", TOKEN_OF_C)];
     let node = node(path, init("a", true))?;
     let limits = NetConfig::default();
     Ok(serve(ServeConfig { node, listen, peers, token: "the token of a".into(), limits }).await?)
@@ -103,6 +114,47 @@ async fn a_wrong_token_gets_nothing() -> Result {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(b.handle().status().await?.tail, Version::ZERO);
     assert!(a.handle().status().await?.links.is_empty());
+    a.shutdown().await?;
+    Ok(b.shutdown().await?)
+}
+
+/// Authenticates as `c`, an empty replica of the log, and then never reads.
+async fn dead_peer(call: SocketAddr) -> Result<TcpStream> {
+    let incarnation = Incarnation { counter: 1, nonce: [7; 8] };
+    let auth = DialAuth {
+        token: TOKEN_OF_C.into(),
+        identity: Some(PeerIdentity::parse("c")?),
+        capabilities: Capabilities::new([
+            Capability::Lifecycle,
+            Capability::Log(LogId([9; 16])),
+            Capability::Incarnation(incarnation),
+        ])?,
+        expect: None,
+    };
+    let mut hello = Vec::new();
+    Handshake::dial(auth, &mut hello)?;
+    let mut connection = TcpStream::connect(call).await?;
+    connection.write_all(&hello).await?;
+    Ok(connection)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_peer_delays_neither_a_write_nor_another_peer() -> Result {
+    let folder = tempfile::tempdir()?;
+    let a = serve_a(&folder.path().join("a"), any_port()).await?;
+    let dead = dead_peer(a.local_addr()).await?;
+    while a.handle().status().await?.links.is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let b = serve_b(&folder.path().join("b"), a.local_addr(), TOKEN_OF_B).await?;
+    let mut last = Version::ZERO;
+    for n in 0..8_u8 {
+        last = a.handle().put(key(&n.to_string()), vec![n; 2 << 20]).await?;
+    }
+    reaches(b.handle(), last).await?;
+    let identities: Vec<_> = a.handle().status().await?.links.into_iter().map(|l| l.identity).collect();
+    assert!(identities.iter().any(|identity| identity == "c"), "it still hangs there: {identities:?}");
+    drop(dead);
     a.shutdown().await?;
     Ok(b.shutdown().await?)
 }

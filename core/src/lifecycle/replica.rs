@@ -287,7 +287,10 @@ impl Replica {
         match (purpose, outcome) {
             (Purpose::Journal(purpose), StorageOutcome::Append(result)) => {
                 match self.shared.journal.handle_append(purpose, result) {
-                    Ok(Some(_)) => self.on_durable(),
+                    Ok(Some(upto)) => {
+                        self.shared.out.event(Event::Durable { upto });
+                        self.on_durable();
+                    }
                     Ok(None) => {}
                     Err(halted) => self.halt(halted.0),
                 }

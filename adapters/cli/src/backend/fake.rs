@@ -38,6 +38,7 @@ impl Backend for Fake {
             incarnation: "00".repeat(12),
             namespaces: vec![Bytes(b"files".to_vec())],
             authority: Some("fake".into()),
+            fenced: None,
             submitted: tail,
             tail,
             tail_digest: "00".repeat(32),
@@ -51,6 +52,8 @@ impl Backend for Fake {
                 .map(|m| MemberReport { identity: m.clone(), state: "joining".into(), acked: tail })
                 .collect(),
             links: Vec::new(),
+            installing: false,
+            compacting: false,
             halted: None,
         })
     }

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
-use strandline_core::lifecycle::replica::{Init, RecoveryError, RecoveryReport, Replica};
+use strandline_core::lifecycle::recovery::{Init, RecoveryError, RecoveryReport};
+use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::{BlobKey, Key, Version};
 use strandline_file::node::{
     Node, NodeConfig, NodeHandle, RequestFailed, StartError, Unavailable, WaitPolicy, WriteError,
@@ -33,15 +34,19 @@ pub(crate) fn start_failure(dir: &Path, error: StartError) -> Failure {
         StartError::Open(OpenError::InUse(in_use)) => Failure::refused(in_use.to_string())
             .advise("wait for the other command; a node that serves it takes commands once it is ready"),
         StartError::Open(OpenError::Storage(fault)) => fault.into(),
-        StartError::Recovery(RecoveryError::NoLog) => {
-            Failure::refused("the directory holds no log").advise("make one with `strandline init`")
-        }
-        StartError::Recovery(RecoveryError::Exists) => {
-            Failure::refused("the directory holds a log already").advise("name another directory")
-        }
-        StartError::Recovery(RecoveryError::Storage(fault)) => fault.into(),
+        StartError::Recovery(error) => recovery_failure(error),
         StartError::Entropy(error) => Failure::storage(format!("the system gave no random bytes: {error}")),
     })
+}
+
+fn recovery_failure(error: RecoveryError) -> Failure {
+    let text = error.to_string();
+    match error {
+        RecoveryError::Config(_) | RecoveryError::Init { .. } => Failure::usage(text),
+        RecoveryError::NoLog => Failure::refused(text).advise("make one with `strandline init`"),
+        RecoveryError::Exists { .. } => Failure::refused(text).advise("name another directory"),
+        RecoveryError::Storage(fault) => fault.into(),
+    }
 }
 
 /// Reaches the node of this process. Clones reach the same one.

@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-use strandline_core::lifecycle::replica::Init;
+use strandline_core::lifecycle::recovery::Init;
 use strandline_file::OpenError;
 use strandline_file::node::{Node, StartError};
 

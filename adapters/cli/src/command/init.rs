@@ -8,7 +8,7 @@ use crate::report::StatusReport;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use strandline_core::id::LogId;
-use strandline_core::lifecycle::replica::Init;
+use strandline_core::lifecycle::recovery::Init;
 use strandline_core::record::RecordLimits;
 
 /// Make a directory for a log: a new one that this replica writes, or with --follow another's.

@@ -40,7 +40,9 @@ fn rows(status: &StatusReport) -> Vec<[String; 2]> {
         ("identity", status.identity.clone()),
         ("incarnation", status.incarnation.clone()),
         ("namespaces", namespaces.join(", ")),
+        ("doing", doing(status)),
         ("writes as", status.authority.clone().unwrap_or_else(|| "nobody: follows".to_owned())),
+        ("fenced", status.fenced.clone().unwrap_or_else(|| "no".to_owned())),
         ("tail", status.tail.to_string()),
         ("submitted", status.submitted.to_string()),
         ("floor", status.floor.to_string()),
@@ -52,6 +54,16 @@ fn rows(status: &StatusReport) -> Vec<[String; 2]> {
     ]
     .map(|(name, value)| [name.to_owned(), value])
     .to_vec()
+}
+
+fn doing(status: &StatusReport) -> String {
+    match (status.installing, status.compacting) {
+        (true, true) => "installing a snapshot, compacting",
+        (true, false) => "installing a snapshot",
+        (false, true) => "compacting",
+        (false, false) => "nothing beside its links",
+    }
+    .to_owned()
 }
 
 fn link_row(link: &LinkReport) -> [String; 5] {

@@ -1,0 +1,195 @@
+//! The built program on directories of its own.
+#![allow(dead_code)]
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything; only a program that hangs reaches it.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// A replica's directory in a scratch directory.
+pub struct Replica {
+    pub home: tempfile::TempDir,
+    node: Option<Child>,
+}
+
+/// How a command ended.
+pub struct Ended {
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Standard output as JSON lines.
+    pub fn lines(&self) -> Vec<Value> {
+        let lines = self.stdout.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).expect("a line of JSON")).collect()
+    }
+
+    /// The last line.
+    pub fn last(&self) -> Value {
+        self.lines().pop().expect("at least one line")
+    }
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("ended by itself"),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Looks until it holds.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < WAIT, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Replica {
+    pub fn new() -> Self {
+        Self { home: tempfile::tempdir().expect("a directory"), node: None }
+    }
+
+    /// A replica that writes a log.
+    pub fn writer(identity: &str) -> Self {
+        let replica = Self::new();
+        replica.done(["init", "--identity", identity]);
+        replica
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.home.path().join("log")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_strandline"));
+        command.env_remove("STRANDLINE_DIR").arg("--dir").arg(self.dir()).args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command with --json.
+    pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+        self.command(args).arg("--json").output().expect("runs").into()
+    }
+
+    /// Runs a command as a person would.
+    pub fn plain<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+        self.command(args).output().expect("runs").into()
+    }
+
+    /// Runs a command that must be done.
+    pub fn done<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+        let ended = self.run(args);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended
+    }
+
+    /// Stores bytes given on standard input.
+    pub fn put(&self, key: &str, bytes: &[u8]) -> Value {
+        let mut child = self
+            .command(["put", key, "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        child.stdin.take().expect("piped").write_all(bytes).expect("takes all");
+        let ended = Ended::from(child.wait_with_output().expect("ends"));
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.last()
+    }
+
+    pub fn status(&self) -> Value {
+        self.done(["status"]).last()
+    }
+
+    /// Starts the node; where it listens.
+    pub fn serve(&mut self, peers: &str) -> String {
+        let (file, ready) = (self.path("peers.toml"), self.path("ready"));
+        std::fs::write(&file, peers).expect("writes");
+        let _ = std::fs::remove_file(&ready);
+        let args = ["serve", "--listen", "127.0.0.1:0", "--ready-file"].map(Path::new);
+        let mut command = self.command(args);
+        command.arg(&ready).arg("--peers").arg(&file).stdout(Stdio::null());
+        self.node = Some(command.spawn().expect("runs"));
+        wait_until("the node", || {
+            let ended = self.node.as_mut().expect("started").try_wait().expect("asks");
+            assert!(ended.is_none(), "the node ended: {ended:?}");
+            ready.exists()
+        });
+        std::fs::read_to_string(&ready).expect("is there").trim().to_owned()
+    }
+
+    /// Ends the node with SIGTERM; its exit code.
+    pub fn stop(&mut self) -> i32 {
+        let mut node = self.node.take().expect("serves");
+        let pid = rustix::process::Pid::from_child(&node);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
+        node.wait().expect("ends").code().expect("ended by itself")
+    }
+
+    /// Ends the node with SIGKILL.
+    pub fn kill(&mut self) {
+        let mut node = self.node.take().expect("serves");
+        node.kill().expect("kills");
+        node.wait().expect("ends");
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        if let Some(mut node) = self.node.take() {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+/// The regular files and directories below a root, sorted, with the files' bytes.
+pub fn tree(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    fn walk(root: &Path, at: &Path, out: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
+        for entry in std::fs::read_dir(at).expect("lists") {
+            let path = entry.expect("reads").path();
+            let kind = std::fs::symlink_metadata(&path).expect("is there").file_type();
+            let name = path.strip_prefix(root).expect("below").to_owned();
+            if kind.is_dir() {
+                out.push((name, None));
+                walk(root, &path, out);
+            } else if kind.is_file() {
+                out.push((name, Some(std::fs::read(&path).expect("reads"))));
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(root, root, &mut out);
+    out.sort();
+    out
+}
+
+/// A small tree with a symlink, an empty directory and a name that is not UTF-8.
+pub fn sample(root: &Path) {
+    use std::os::unix::ffi::OsStrExt;
+    std::fs::create_dir_all(root.join("d/empty")).expect("creates");
+    std::fs::write(root.join("d/large"), vec![7; 4 << 20]).expect("writes");
+    std::fs::write(root.join("d").join(OsStr::from_bytes(b"\xff.bin")), b"not utf-8").expect("writes");
+    std::fs::write(root.join("none"), b"").expect("writes");
+    std::os::unix::fs::symlink("none", root.join("link")).expect("links");
+    for n in 0..300 {
+        std::fs::write(root.join(format!("d/{n:03}")), n.to_string()).expect("writes");
+    }
+}
