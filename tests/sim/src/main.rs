@@ -1,4 +1,4 @@
-//! Runs seeds, replays one, or counts crash states. See `make sim`.
+//! Runs seeds, replays one, or cuts a failing one down. See `make sim`.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use strandline_sim::run::{command, run};
 use strandline_sim::shrink::shrink;
 use strandline_sim::world::Outcome;
 
-const USAGE: &str = "usage: strandline-sim run [--seeds N] [--from SEED] [--jobs N] | replay SEED [--ops I,J,...]";
+const USAGE: &str = "usage: strandline-sim run [--seeds N] [--from SEED] [--jobs N] | replay SEED [--ops I,J,...] | shrink SEED";
 
 fn main() -> ExitCode {
     // A panic of the core is reported with its seed, not here.
@@ -30,7 +30,23 @@ fn main() -> ExitCode {
             Some(seed) => replay(seed, &args),
             None => usage(),
         },
+        Some("shrink") => match args.get(1).and_then(|seed| seed.parse().ok()) {
+            Some(seed) => shortest(seed),
+            None => usage(),
+        },
         _ => usage(),
+    }
+}
+
+/// Prints the command that replays the shortest run found that fails as this seed does.
+fn shortest(seed: u64) -> ExitCode {
+    let plan = Plan::of(seed);
+    match run(&plan, false).violation {
+        Some(violation) => {
+            println!("{}", command(&plan, Some(&shrink(&plan, violation.kind))));
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
     }
 }
 

@@ -31,7 +31,7 @@ impl World {
             }
             match event {
                 Event::Durable { upto } => self.durable(at, upto.get())?,
-                Event::Installed { .. } => self.observe(at)?,
+                Event::Installed { .. } => self.installed(at)?,
                 Event::Halted { .. } => self.nodes[at].halted = true,
                 Event::Frames { .. } | Event::Synced { .. } => {}
                 Event::Resume { link } => {
@@ -130,6 +130,23 @@ impl World {
     fn highest(&self, identity: &str) -> Version {
         let named = self.nodes.iter().filter(|node| node.identity == identity);
         named.map(|node| node.claim.highest).max().unwrap_or(Version::ZERO)
+    }
+
+    /// A snapshot took the place of everything. Where histories have parted and nobody kept what
+    /// would tell, it may be another one.
+    fn installed(&mut self, at: usize) -> Judged {
+        let status = self.status(at);
+        let known = self.tree.version(&status.tail_digest) == Some(status.tail);
+        if self.forked && known && self.tree.path(&self.nodes[at].claim.digest, &status.tail_digest).is_none() {
+            let mirror = self.tree.mirror(&status.tail_digest).expect("known");
+            let node = &mut self.nodes[at];
+            node.mirror = mirror;
+            node.claim.digest = status.tail_digest;
+            node.claim.version = status.tail;
+            node.claim.highest = node.claim.highest.max(status.tail);
+            return self.look(at);
+        }
+        self.observe(at)
     }
 
     /// The tail of a node may have moved.

@@ -381,7 +381,7 @@ impl World {
     /// Damages one page of what is durable, one at a time.
     fn damage(&mut self, at: usize, fault: Fault) {
         let node = &mut self.nodes[at];
-        if !node.damage.is_empty() || !node.made {
+        if !node.damage.is_empty() || !node.made || matches!(node.life, Life::Recovering(_)) {
             return;
         }
         let pages = node.host.fs.clean_pages();
