@@ -13,9 +13,16 @@ enum Effect {
     /// What a process does when it opens a directory.
     Open,
     Create(Name),
-    Write { name: Name, offset: usize, bytes: Vec<u8> },
+    Write {
+        name: Name,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
     /// Overwrites with zeros what is none, from here to the end.
-    Blank { name: Name, offset: usize },
+    Blank {
+        name: Name,
+        offset: usize,
+    },
     Sync(Name),
     SyncFolder,
     Rename(Name, Name),

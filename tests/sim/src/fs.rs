@@ -330,7 +330,9 @@ impl Fs {
     #[must_use]
     pub fn disk_page(&self, name: Name, at: usize) -> Vec<u8> {
         let ino = self.entries.get(&name).and_then(|entry| entry.durable);
-        ino.and_then(|ino| self.inodes.get(&ino)).map(|inode| page(&inode.disk, at).to_vec()).unwrap_or_default()
+        ino.and_then(|ino| self.inodes.get(&ino))
+            .map(|inode| page(&inode.disk, at).to_vec())
+            .unwrap_or_default()
     }
 
     /// Puts other bytes into a clean page, on the disk and in the cache; what does not fit is left

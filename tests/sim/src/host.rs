@@ -277,9 +277,9 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
                 if let StorageCommand::Append { segment, offset, bytes, .. } = &command
                     && *offset > 0
                 {
-                    let first_lsn = bytes.get(8..16).map_or(0, |lsn| {
-                        u64::from_be_bytes(lsn.try_into().expect("eight bytes"))
-                    });
+                    let first_lsn = bytes
+                        .get(8..16)
+                        .map_or(0, |lsn| u64::from_be_bytes(lsn.try_into().expect("eight bytes")));
                     let (segment, offset, bytes) = (segment.0, *offset, bytes.len() as u64);
                     self.appended.retain(|a| (a.segment, a.offset) < (segment, offset));
                     self.appended.push(Appended { segment, offset, bytes, first_lsn });

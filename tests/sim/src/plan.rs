@@ -95,7 +95,11 @@ fn weight(fault: Fault) -> u64 {
         | Fault::Split
         | Fault::CrashInRecovery
         | Fault::RecoverInPlace => 0,
-        Fault::RestoredBackup | Fault::WipedDisk | Fault::LostAuthority | Fault::TwoNames | Fault::TwoWriters => 1,
+        Fault::RestoredBackup
+        | Fault::WipedDisk
+        | Fault::LostAuthority
+        | Fault::TwoNames
+        | Fault::TwoWriters => 1,
         Fault::BitFlip | Fault::MisdirectedWrite | Fault::StaleSector => 2,
         Fault::FailedSync
         | Fault::ShortWrite

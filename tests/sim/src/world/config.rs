@@ -30,7 +30,8 @@ pub(super) fn of(profile: &Profile, node: usize, shared: &mut Rng, rng: &mut Rng
     config.blob_requests_max = 1 + u32::try_from(shared.below(8)).expect("small");
     config.snapshot_requests_max = 1 + u32::try_from(shared.below(4)).expect("small");
     config.link_queue_bytes_max = 1 << (10 + rng.index(8));
-    config.compaction_keys_max = if profile.tiny { 1 + u32::try_from(rng.below(4)).expect("small") } else { 4096 };
+    config.compaction_keys_max =
+        if profile.tiny { 1 + u32::try_from(rng.below(4)).expect("small") } else { 4096 };
     config.snapshot_pin_ms = 30_000;
     debug_assert_eq!(config.validate(), Ok(()));
     config

@@ -93,7 +93,8 @@ impl World {
             Done::Compacted(compacted) => {
                 let status = self.status(at);
                 if status.floor != compacted.floor {
-                    let text = format!("{at} compacted to {}, and its floor is {}", compacted.floor, status.floor);
+                    let text =
+                        format!("{at} compacted to {}, and its floor is {}", compacted.floor, status.floor);
                     return Err(Violation::new("floor", text));
                 }
                 self.floor(at, &status)
@@ -111,10 +112,12 @@ impl World {
             let highest = self.highest(&member.identity);
             if member.acked > highest {
                 let (name, acked) = (&member.identity, member.acked);
-                let text = format!("{at} thinks that {name} has {acked}, it never vouched for more than {highest}");
+                let text =
+                    format!("{at} thinks that {name} has {acked}, it never vouched for more than {highest}");
                 return Err(Violation::new("acknowledged too much", text));
             }
-            if member.state == "active" && status.floor > member.acked && status.floor > self.nodes[at].floor {
+            if member.state == "active" && status.floor > member.acked && status.floor > self.nodes[at].floor
+            {
                 let text = format!(
                     "{at} raised its floor to {}, {} acknowledged {}",
                     status.floor, member.identity, member.acked
@@ -137,7 +140,8 @@ impl World {
     fn installed(&mut self, at: usize) -> Judged {
         let status = self.status(at);
         let known = self.tree.version(&status.tail_digest) == Some(status.tail);
-        if self.forked && known && self.tree.path(&self.nodes[at].claim.digest, &status.tail_digest).is_none() {
+        if self.forked && known && self.tree.path(&self.nodes[at].claim.digest, &status.tail_digest).is_none()
+        {
             let mirror = self.tree.mirror(&status.tail_digest).expect("known");
             let node = &mut self.nodes[at];
             node.mirror = mirror;
@@ -224,7 +228,10 @@ impl World {
         if let Some((State::Present { blob }, version)) = found
             && !self.nodes[at].host.blobs.holds(&blob)
         {
-            return Err(Violation::new("blob", format!("{at} shows {version} and has not its blob {blob:?}")));
+            return Err(Violation::new(
+                "blob",
+                format!("{at} shows {version} and has not its blob {blob:?}"),
+            ));
         }
         Ok(())
     }
@@ -248,13 +255,8 @@ impl World {
     /// Everything a node shows, compared with the model.
     pub(super) fn look(&mut self, at: usize) -> Judged {
         let Some(replica) = self.nodes[at].replica() else { return Ok(()) };
-        let scan = Scan {
-            namespace: None,
-            prefix: Vec::new(),
-            after: None,
-            entries_max: 1_000_000,
-            deleted: true,
-        };
+        let scan =
+            Scan { namespace: None, prefix: Vec::new(), after: None, entries_max: 1_000_000, deleted: true };
         let page = replica.scan(&scan);
         let status = replica.status();
         let found: BTreeMap<_, _> =
@@ -284,7 +286,8 @@ impl World {
             let highest = self.highest(&link.identity);
             if link.acked > highest {
                 let (name, acked) = (&link.identity, link.acked);
-                let text = format!("{at} thinks that {name} has {acked}, it never vouched for more than {highest}");
+                let text =
+                    format!("{at} thinks that {name} has {acked}, it never vouched for more than {highest}");
                 return Err(Violation::new("acknowledged too much", text));
             }
         }
@@ -362,9 +365,9 @@ impl World {
         let batches = &node.host.appended;
         let first = batches.iter().position(|b| hits(b.offset, b.offset + b.bytes, b.segment));
         let Some(first) = first else { return false };
-        let unproven = batches[first + 1..]
-            .iter()
-            .all(|b| b.segment == batches[first].segment && hits(b.offset, b.offset + BATCH_HEADER_BYTES, b.segment));
+        let unproven = batches[first + 1..].iter().all(|b| {
+            b.segment == batches[first].segment && hits(b.offset, b.offset + BATCH_HEADER_BYTES, b.segment)
+        });
         let before = batches[first].first_lsn.checked_sub(1);
         let kept = node.claim.durable.iter().rfind(|(lsn, _)| Some(*lsn) <= before);
         unproven && kept.is_none_or(|(_, kept)| self.tree.path(kept, digest).is_some())

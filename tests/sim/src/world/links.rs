@@ -193,9 +193,8 @@ impl World {
         for (id, conn) in &self.conns {
             for direction in 0..2 {
                 let (from, to) = (conn.ends[direction], conn.ends[1 - direction]);
-                let open = !conn.broken
-                    && !conn.cut[direction]
-                    && conn.delayed_until_ns[direction] <= self.time_ns;
+                let open =
+                    !conn.broken && !conn.cut[direction] && conn.delayed_until_ns[direction] <= self.time_ns;
                 if to.0 == at
                     && open
                     && !self.nodes[at].paused.contains(&to.1)
@@ -246,9 +245,10 @@ impl World {
     pub(super) fn close_drained(&mut self, at: usize) -> bool {
         let drained = self.nodes[at].closing.iter().copied().find(|link| {
             let empty = self.nodes[at].host.out.get(link).is_none_or(|out| out.bytes.is_empty());
-            let place = self.by_link.get(&(at, *link)).and_then(|(id, side)| {
-                self.conns.get(id).map(|conn| conn.cut[*side] || conn.broken)
-            });
+            let place = self
+                .by_link
+                .get(&(at, *link))
+                .and_then(|(id, side)| self.conns.get(id).map(|conn| conn.cut[*side] || conn.broken));
             empty || place.unwrap_or(true)
         });
         let Some(link) = drained else { return false };

@@ -142,7 +142,8 @@ impl World {
         let latest = node.latest.get(&mutation.key).copied();
         let purged = matches!(latest, Some((State::Deleted, version)) if version <= node.floor);
         let version = latest.map_or(Version::ZERO, |(_, version)| version);
-        if mutation.if_version.is_some_and(|expected| expected != version && !(purged && expected.is_zero())) {
+        if mutation.if_version.is_some_and(|expected| expected != version && !(purged && expected.is_zero()))
+        {
             let text = format!("{at} took {mutation:?}, the key is at {version}");
             return Err(Violation::new("condition", text));
         }
@@ -263,7 +264,11 @@ impl World {
         node.closed = false;
         node.paused.clear();
         node.closing.clear();
-        if power { node.host.power_cut() } else { node.host.kill() }
+        if power {
+            node.host.power_cut()
+        } else {
+            node.host.kill()
+        }
         self.tell(|| format!("{at} ends{}", if power { ", power cut" } else { "" }));
     }
 
@@ -313,11 +318,9 @@ impl World {
                 Ok(())
             }
             Fault::StaleCompletion => self.stale(at),
-            Fault::LinkBreak
-            | Fault::Delay
-            | Fault::OneWayCut
-            | Fault::HalfOpen
-            | Fault::HostileBytes => self.network_fault(at, fault),
+            Fault::LinkBreak | Fault::Delay | Fault::OneWayCut | Fault::HalfOpen | Fault::HostileBytes => {
+                self.network_fault(at, fault)
+            }
             Fault::DuplicateLink => {
                 let peer = self.other(at);
                 if self.connected(at, peer) {
@@ -412,6 +415,8 @@ impl World {
         };
         node.damage.push(Damage { fault, segment });
         self.count(fault);
-        self.tell(|| format!("{at}: {} in page {page} of {name:?} of log {}", fault.name(), hex(&LOG.0[..2])));
+        self.tell(|| {
+            format!("{at}: {} in page {page} of {name:?} of log {}", fault.name(), hex(&LOG.0[..2]))
+        });
     }
 }

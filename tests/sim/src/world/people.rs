@@ -55,7 +55,8 @@ impl World {
                 }
                 let writes = fault == Fault::TwoWriters;
                 let twin = if writes { "z".to_string() } else { self.nodes[1].identity.clone() };
-                let host = NodeHost::new(Rng::new(self.rng.next()), self.profile.window, self.profile.instant);
+                let host =
+                    NodeHost::new(Rng::new(self.rng.next()), self.profile.window, self.profile.instant);
                 let mut node = Node::new(&twin, writes, self.nodes[1].config.clone(), host);
                 node.twin = true;
                 self.nodes.push(node);

@@ -141,7 +141,9 @@ impl World {
             None | Some(Verdict::Complete { .. }) => false,
             Some(Verdict::Diverged(_)) => self.forked,
             Some(Verdict::Unknown { reason } | Verdict::Gap { reason, .. }) => match reason {
-                PairReason::SnapshotTooLarge | PairReason::BlobTooLarge | PairReason::OtherIncarnation => true,
+                PairReason::SnapshotTooLarge | PairReason::BlobTooLarge | PairReason::OtherIncarnation => {
+                    true
+                }
                 PairReason::BlobMissing
                 | PairReason::BelowFloor
                 | PairReason::AheadOfTail
