@@ -281,8 +281,12 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
                         .get(8..16)
                         .map_or(0, |lsn| u64::from_be_bytes(lsn.try_into().expect("eight bytes")));
                     let (segment, offset, bytes) = (segment.0, *offset, bytes.len() as u64);
-                    self.appended.retain(|a| (a.segment, a.offset) < (segment, offset));
-                    self.appended.push(Appended { segment, offset, bytes, first_lsn });
+                    let appended = Appended { segment, offset, bytes, first_lsn };
+                    // Recovery writes the last batch again; that ends nothing behind it.
+                    if !self.appended.contains(&appended) {
+                        self.appended.retain(|a| (a.segment, a.offset) < (segment, offset));
+                        self.appended.push(appended);
+                    }
                 }
                 self.temporaries += 1;
                 Work::Storage(StorageJob::new(command, self.temporaries, &mut self.rng))

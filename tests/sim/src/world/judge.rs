@@ -77,7 +77,8 @@ impl World {
         let Some((id, side)) = self.by_link.get(&(at, link)).copied() else { return Ok(()) };
         let conn = &self.conns[&id];
         let peer = conn.ends[1 - side].0;
-        let excused = conn.hostile || !self.nodes[peer].damage.is_empty();
+        // Between two histories an acknowledgement of one is a fault in the eyes of the other.
+        let excused = conn.hostile || self.forked || !self.nodes[peer].damage.is_empty();
         if let CloseReason::Fault(fault) = reason
             && !excused
         {

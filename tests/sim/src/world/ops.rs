@@ -276,6 +276,10 @@ impl World {
     fn inject(&mut self, at: usize, fault: Fault) -> Judged {
         match fault {
             Fault::Kill | Fault::PowerCut => {
+                // In the midst of work there is most to lose.
+                if self.rng.once_in(2) {
+                    self.busy()?;
+                }
                 if matches!(self.nodes[at].life, Life::Up(_) | Life::Recovering(_)) {
                     self.count(fault);
                     self.stop(at, fault == Fault::PowerCut);
@@ -355,6 +359,24 @@ impl World {
             | Fault::CrashInRecovery
             | Fault::RecoverInPlace => unreachable!("{fault:?} comes by itself"),
         }
+    }
+
+    /// Something is written, compacted or changed, and is under way.
+    fn busy(&mut self) -> Judged {
+        match self.rng.below(8) {
+            0 => self.compact(0)?,
+            1 => self.members(0, MembersChange::Add("b".into()))?,
+            _ => {
+                for _ in 0..1 + self.rng.below(3) {
+                    let mutation = self.put(false, 0);
+                    self.mutate(0, &[mutation])?;
+                }
+            }
+        }
+        for _ in 0..self.rng.below(24) {
+            self.tick()?;
+        }
+        Ok(())
     }
 
     fn clock(&mut self, at: usize, fault: Fault) {
