@@ -40,6 +40,19 @@ pub struct Armed {
     pub full: bool,
 }
 
+/// An append, as the model must know it to judge damage.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Appended {
+    /// Which segment.
+    pub segment: u64,
+    /// Where the batch starts.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// LSN of its first entry, or of the next one if it has none.
+    pub first_lsn: u64,
+}
+
 /// A storage command being executed.
 #[derive(Debug)]
 pub struct StorageJob {
@@ -47,6 +60,7 @@ pub struct StorageJob {
     effects: VecDeque<Effect>,
     /// How many bytes a cut found.
     cut: u64,
+    appended: Option<Appended>,
 }
 
 fn size(bytes: u64) -> usize {
@@ -69,6 +83,7 @@ impl StorageJob {
             ]);
             effects
         };
+        let appended = appended(&command);
         let effects = match &mut command {
             StorageCommand::List { .. } => VecDeque::from([Effect::Open, Effect::Answer]),
             StorageCommand::Read { .. } => VecDeque::from([Effect::Answer]),
@@ -108,7 +123,7 @@ impl StorageJob {
                 effects
             }
         };
-        Self { command, effects, cut: 0 }
+        Self { command, effects, cut: 0, appended }
     }
 
     /// The command, without the bytes it writes.
@@ -117,10 +132,10 @@ impl StorageJob {
         &self.command
     }
 
-    /// Whether it only looks.
+    /// The batch it appends, if it is one.
     #[must_use]
-    pub fn reads(&self) -> bool {
-        self.effects.len() == 1
+    pub const fn appended(&self) -> Option<Appended> {
+        self.appended
     }
 
     /// Executes one effect; the answer, if that was the last one or it failed.
@@ -274,6 +289,14 @@ impl StorageJob {
             StorageCommand::Remove { ticket, .. } => ticket.complete(result),
         }
     }
+}
+
+/// The batch of an append that is none of a segment's header.
+fn appended(command: &StorageCommand) -> Option<Appended> {
+    let StorageCommand::Append { segment, offset, bytes, .. } = command else { return None };
+    let first_lsn: [u8; 8] = bytes.get(8..16)?.try_into().ok()?;
+    let (segment, offset, bytes) = (segment.0, *offset, bytes.len() as u64);
+    (offset > 0).then(|| Appended { segment, offset, bytes, first_lsn: u64::from_be_bytes(first_lsn) })
 }
 
 /// A write as one or two calls of the system.

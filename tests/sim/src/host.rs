@@ -2,7 +2,7 @@
 //! are handed in, and holds the bytes that go out on its links.
 
 use crate::blobs::{BlobJob, BlobStore};
-use crate::effect::{Armed, StorageJob};
+use crate::effect::{Appended, Armed, StorageJob};
 use crate::fault::{Counts, Fault};
 use crate::fs::{Fs, Tearing};
 use crate::rng::{Choose, Rng};
@@ -65,19 +65,6 @@ pub struct Outgoing {
     pub full: bool,
 }
 
-/// An append, as the model must know it to judge damage.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Appended {
-    /// Which segment.
-    pub segment: u64,
-    /// Where the batch starts.
-    pub offset: u64,
-    /// How long it is.
-    pub bytes: u64,
-    /// LSN of its first entry, or of the next one if it has none.
-    pub first_lsn: u64,
-}
-
 /// The host of one replica.
 #[derive(Debug)]
 pub struct NodeHost {
@@ -97,7 +84,7 @@ pub struct NodeHost {
     pub answers: VecDeque<ReplicaCompletion>,
     /// Answers of runs that ended.
     pub stale: Vec<ReplicaCompletion>,
-    /// Batches handed to the disk since the directory was made.
+    /// Batches that are durable, in order.
     pub appended: Vec<Appended>,
     /// Most bytes that wait on a link before it takes no more.
     pub window: usize,
@@ -201,6 +188,9 @@ impl NodeHost {
             }
         };
         let job = self.jobs.remove(at);
+        if let (Work::Storage(job), Ok(())) = (&job.work, &result) {
+            self.done_append(job);
+        }
         let answer = match job.work {
             Work::Storage(job) => job.complete(result, &self.fs, &mut self.armed, &mut self.counts).into(),
             Work::Blob(job) => {
@@ -213,6 +203,16 @@ impl NodeHost {
         };
         self.answers.push_back(answer);
         true
+    }
+
+    /// Remembers a batch that is durable.
+    fn done_append(&mut self, job: &StorageJob) {
+        let Some(appended) = job.appended() else { return };
+        // Recovery writes the last batch again; that ends nothing behind it.
+        if !self.appended.contains(&appended) {
+            self.appended.retain(|a| (a.segment, a.offset) < (appended.segment, appended.offset));
+            self.appended.push(appended);
+        }
     }
 
     /// The next answer to hand in, any of those there are.
@@ -274,20 +274,6 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
         let mut lane = lane(&command);
         let work = match command {
             Command::Storage(command) => {
-                if let StorageCommand::Append { segment, offset, bytes, .. } = &command
-                    && *offset > 0
-                {
-                    let first_lsn = bytes
-                        .get(8..16)
-                        .map_or(0, |lsn| u64::from_be_bytes(lsn.try_into().expect("eight bytes")));
-                    let (segment, offset, bytes) = (segment.0, *offset, bytes.len() as u64);
-                    let appended = Appended { segment, offset, bytes, first_lsn };
-                    // Recovery writes the last batch again; that ends nothing behind it.
-                    if !self.appended.contains(&appended) {
-                        self.appended.retain(|a| (a.segment, a.offset) < (segment, offset));
-                        self.appended.push(appended);
-                    }
-                }
                 self.temporaries += 1;
                 Work::Storage(StorageJob::new(command, self.temporaries, &mut self.rng))
             }

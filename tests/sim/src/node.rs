@@ -91,6 +91,8 @@ pub struct Node {
     pub mirror: Mirror,
     /// The floor seen last.
     pub floor: Version,
+    /// Members that were active when the last compaction began, and what they had acknowledged.
+    pub counted: Vec<(String, Version)>,
     /// Damage not found yet.
     pub damage: Vec<Damage>,
     /// An older copy of its directory and blobs, with the tail it had.
@@ -140,6 +142,7 @@ impl Node {
             latest: Mirror::default(),
             mirror: Mirror::default(),
             floor: Version::ZERO,
+            counted: Vec::new(),
             damage: Vec::new(),
             backup: None,
             paused: BTreeSet::new(),

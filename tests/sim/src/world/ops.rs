@@ -183,6 +183,11 @@ impl World {
         };
         if self.nodes[at].replica().is_some() {
             self.step(7, at, 0);
+            let status = self.status(at);
+            if !status.compacting {
+                let active = status.members.into_iter().filter(|member| member.state == "active");
+                self.nodes[at].counted = active.map(|member| (member.identity, member.acked)).collect();
+            }
             self.nodes[at].replica_mut().expect("it serves").handle_compact(now, upto);
             self.after(at)?;
         }
