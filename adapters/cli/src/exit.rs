@@ -221,6 +221,14 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_says_what_the_help_says() {
+        let page = include_str!("../../../docs/CLI.md");
+        for line in EXIT_CODES.lines() {
+            assert!(page.contains(line), "docs/CLI.md lacks {line:?}");
+        }
+    }
+
+    #[test]
     fn a_storage_fault_names_file_offset_and_advice() {
         let failure = Failure::from(StorageFault::damaged("seg-1", 48, "expected CRC 1, found 2"));
         assert_eq!(failure.exit, Exit::Storage);

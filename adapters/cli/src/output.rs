@@ -7,6 +7,9 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
+/// Width of tables where there is no terminal to ask.
+const COLUMNS: u16 = 120;
+
 /// Where results go and in which form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
@@ -41,6 +44,9 @@ impl Output {
         let mut table = Table::new();
         table.load_style(presets::UTF8_FULL_CONDENSED);
         table.set_content_arrangement(ContentArrangement::Dynamic);
+        if !io::stdout().is_terminal() {
+            table.set_width(COLUMNS);
+        }
         table.set_header(headers);
         table.add_rows(rows);
         self.text(table)

@@ -15,7 +15,6 @@ fn both(check: impl Fn(&Replica)) {
     check(&served);
     assert_eq!(served.stop(), 0);
     assert!(!served.dir().join("control.sock").exists());
-    assert_eq!(served.run(["verify"]).code, 0);
 }
 
 #[test]
@@ -108,7 +107,7 @@ fn compaction_needs_a_word_about_members_and_drops_tombstones() {
         replica.done(["delete", "k"]);
         assert_eq!(replica.run(["compact"]).code, 1, "no membership is configured");
         replica.done(["members", "add", "b"]);
-        assert_eq!(replica.done(["members", "list"]).lines().len(), 1);
+        assert_eq!(replica.done(["members", "list"]).last()["members"][0]["identity"], "b");
         replica.done(["members", "remove", "b"]);
         replica.done(["members", "clear"]);
         let done = replica.done(["compact"]).last();

@@ -11,6 +11,11 @@
 //! Files are created with mode 0600 and folders with 0700. Below the path that the user names, no
 //! symbolic link is followed. Linux and macOS only: elsewhere a folder cannot be synced.
 
+/// The README's example, which must compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod appender;
 mod blob;
 pub mod blocking;

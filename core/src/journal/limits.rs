@@ -35,7 +35,7 @@ pub struct JournalLimits {
 impl Default for JournalLimits {
     fn default() -> Self {
         Self {
-            segment_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
             batch_bytes_max: 4 << 20,
             entry_bytes_max: 1 << 20,
             pending_bytes_max: 8 << 20,

@@ -4,7 +4,6 @@
 use super::api::{CloseReason, PairReason, PeerFaultKind};
 use super::command::{BlobCommand, BlobPiece, Stored};
 use super::fetch::{PieceRefused, PieceUse};
-use super::receive::Receive;
 use super::session::Session;
 use super::shared::{LinkPurpose, Shared};
 use super::source::Source;
@@ -53,21 +52,14 @@ impl Session {
 
     /// Gives up what is being fetched; another link may go on with it.
     pub(super) fn drop_fetch(&mut self, shared: &mut Shared) {
-        for key in self.fetch.active() {
-            if shared.fetching.get(&key) == Some(&self.link) {
-                shared.fetching.remove(&key);
-            }
-        }
+        let link = self.link;
+        shared.fetching.retain(|_, fetches| *fetches != link);
         self.fetch.clear();
     }
 
     /// The peer asks for a piece.
     pub(super) fn on_piece_get(&mut self, shared: &mut Shared, get: BlobRangeGet) {
         let BlobRangeGet { key, offset, bytes } = get;
-        if self.serving >= shared.config.blob_requests_max {
-            let expected = alloc::format!("at most {} open requests", shared.config.blob_requests_max);
-            return self.fault(shared, PeerFaultKind::Limit, expected, "one more");
-        }
         self.serving += 1;
         let most = crate::limits::PIECE_BYTES_MAX;
         let bytes_max = u32::try_from(bytes).unwrap_or(most).min(most);
@@ -90,6 +82,10 @@ impl Session {
         result: Result<Option<BlobPiece>, StorageFault>,
     ) {
         match result {
+            Ok(Some(piece)) if offset > piece.total => {
+                let expected = alloc::format!("an offset within the {} bytes of {key}", piece.total);
+                self.fault(shared, PeerFaultKind::Blob, expected, offset.to_string());
+            }
             Ok(Some(piece)) => {
                 let (total, data) = (piece.total, piece.bytes);
                 self.answer_piece(
@@ -105,7 +101,7 @@ impl Session {
 
     /// Sends the answers whose turn it is.
     pub(super) fn answer_piece(&mut self, shared: &mut Shared, place: u64, message: OwnMessage) {
-        self.serving = self.serving.saturating_sub(1);
+        self.serving -= 1;
         self.pieces.answer(place, message);
         while let Some(message) = self.pieces.next() {
             self.send_own(shared, message);
@@ -131,6 +127,7 @@ impl Session {
                 let purpose = LinkPurpose::WriteFetched(key, bytes.len() as u64);
                 shared.blob(link, purpose, |ticket| BlobCommand::Write { ticket, key, offset, bytes });
             }
+            Ok(PieceUse::Late) => {}
             Err(PieceRefused { expected }) => {
                 let found = alloc::format!("a piece of {key} at {offset} of {total}");
                 return self.fault(shared, PeerFaultKind::Blob, expected, found);
@@ -141,7 +138,7 @@ impl Session {
 
     /// The peer does not have a blob that its own record names.
     pub(super) fn on_piece_absent(&mut self, shared: &mut Shared, key: BlobKey) {
-        if self.fetch.wants(key) {
+        if self.fetch.absent(key) {
             let reason = PairReason::BlobMissing;
             self.stop(shared, crate::verdict::Verdict::Unknown { reason });
         }
@@ -165,6 +162,7 @@ impl Session {
                 total,
             });
         }
+        self.pump_fetch(shared);
     }
 
     /// A fetched blob is stored, or its bytes are not what the key says. Returns whether it is.
@@ -174,7 +172,10 @@ impl Session {
         key: BlobKey,
         result: Result<Stored, StorageFault>,
     ) -> bool {
-        shared.fetching.remove(&key);
+        // Another link may be writing pieces of the same blob: its claim stays.
+        if shared.fetching.get(&key) == Some(&self.link) {
+            shared.fetching.remove(&key);
+        }
         match result {
             Ok(Stored::Stored) => true,
             Ok(Stored::Mismatch) => {
@@ -193,9 +194,7 @@ impl Session {
     pub(super) fn on_blob_stored(&mut self, shared: &mut Shared, key: BlobKey) {
         self.fetch.stored(key);
         self.pump_fetch(shared);
-        if self.fetch.is_done() && matches!(self.receive, Receive::Held(_)) {
-            self.append_batch(shared);
-        }
+        self.advance_batch(shared);
     }
 
     /// A peer sends a whole blob, ahead of the record that needs it or because we asked.
@@ -204,7 +203,7 @@ impl Session {
             shared.loose_records += 1;
             return;
         };
-        self.offered_puts += 1;
+        self.unasked += 1;
         shared.blob(self.link, LinkPurpose::PutOffered(key), |ticket| BlobCommand::Put {
             ticket,
             key,
@@ -219,7 +218,7 @@ impl Session {
         key: BlobKey,
         result: Result<Stored, StorageFault>,
     ) -> bool {
-        self.offered_puts = self.offered_puts.saturating_sub(1);
+        self.unasked -= 1;
         let stored = self.on_fetched(shared, key, result);
         if stored {
             self.send(shared, &Message::Blob(BlobMessage::Ack { key: key.into() }));
@@ -233,6 +232,7 @@ impl Session {
         if keys.is_empty() || !self.takes(shared) {
             return;
         }
+        self.unasked += 1;
         shared.blob(self.link, LinkPurpose::StatOffered(keys.clone()), |ticket| BlobCommand::Stat {
             ticket,
             keys,
@@ -246,6 +246,7 @@ impl Session {
         keys: &[BlobKey],
         result: Result<Vec<Option<u64>>, StorageFault>,
     ) {
+        self.unasked -= 1;
         let lengths = match result {
             Ok(lengths) => lengths,
             Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
@@ -286,7 +287,7 @@ impl Session {
         key: BlobKey,
         result: Result<Option<BlobPiece>, StorageFault>,
     ) {
-        self.serving = self.serving.saturating_sub(1);
+        self.serving -= 1;
         let needed = self.pushed.contains(&key);
         match result {
             Ok(Some(piece))
@@ -294,8 +295,8 @@ impl Session {
             {
                 self.send(shared, &Message::Blob(BlobMessage::Put { key: key.into(), data: piece.bytes }));
             }
-            Ok(Some(_)) if needed => return self.push_failed(shared, PairReason::BlobTooLarge),
-            Ok(None) if needed => return self.push_failed(shared, PairReason::BlobMissing),
+            Ok(Some(_)) if needed => self.push_failed(shared, PairReason::BlobTooLarge),
+            Ok(None) if needed => self.push_failed(shared, PairReason::BlobMissing),
             // Asked for and not to be had: the reference's peers take silence as an answer.
             Ok(Some(_) | None) => {}
             Err(fault) => return self.read_failed(shared, fault),

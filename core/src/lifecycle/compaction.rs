@@ -3,18 +3,21 @@
 
 use super::api::{Compacted, Done, Event, RequestError, RequestId};
 use super::compact::{CompactPurpose, Compaction, CompactionPlan, CompactionResult};
-use super::membership::compaction_bound;
-use super::opaque::floor_bytes;
+use super::membership::{Member, MemberState, compaction_bound};
+use super::opaque::{Opaque, floor_bytes};
 use super::shared::{Commit, Purpose, Shared};
 use crate::error::StorageFault;
 use crate::id::Lsn;
 use crate::journal::command::{FileName, StorageCommand, StorageOutcome};
+use crate::journal::current::Current;
 use crate::record::Version;
 
 /// A compaction under way.
 #[derive(Debug)]
 pub(super) struct Running {
     request: RequestId,
+    /// Where it ends.
+    target: Version,
     part: Compaction,
     /// What it made, while `current` is being replaced.
     result: Option<CompactionResult>,
@@ -71,9 +74,20 @@ impl Shared {
             epochs: self.history.epochs(),
             keys_per_round_max: self.config.compaction_keys_max,
         });
-        self.compaction = Some(Running { request, part, result: None });
+        self.compaction = Some(Running { request, target, part, result: None });
         self.advance_compaction();
         Ok(())
+    }
+
+    /// Whether a member that begins to read above `version` now would lose its place to the compaction
+    /// under way, which was judged before it counted.
+    pub(super) fn too_late_to_count(&self, identity: &str, version: Version) -> bool {
+        let taken = self.compaction.as_ref().is_some_and(|running| running.target > version);
+        let counts = |member: &Member| match member.state {
+            MemberState::Joining { .. } | MemberState::Lapsed => false,
+            MemberState::Active => true,
+        };
+        taken && self.members.get(identity).is_some_and(|member| !counts(member))
     }
 
     /// The number of the next checkpoint; never given twice in one run, and files of earlier runs
@@ -94,34 +108,50 @@ impl Shared {
 
     fn advance_compaction(&mut self) {
         let Some(mut running) = self.compaction.take() else { return };
+        if running.result.is_some() {
+            self.compaction = Some(running);
+            return;
+        }
         running.part.step(self.journal.index(), &mut self.out);
         match running.part.result() {
             None => self.compaction = Some(running),
             Some(Err(error)) => {
                 self.removals.insert(running.part.file());
                 self.remove_unused();
+                self.freed = true;
                 self.out.event(Event::Done { request: running.request, done: Done::Refused(error) });
             }
             Some(Ok(result)) => {
                 self.obsolete =
                     self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
-                self.current.checkpoint = Some(result.checkpoint);
-                self.current.floor = floor_bytes(result.floor);
-                self.current.floor_digest = result.floor_digest;
-                self.current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
-                self.opaque.checkpoint_records = result.records;
+                let (mut current, mut opaque) = (self.current.clone(), self.opaque.clone());
+                current.checkpoint = Some(result.checkpoint);
+                current.floor = floor_bytes(result.floor);
+                current.floor_digest = result.floor_digest;
+                current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
+                opaque.checkpoint_records = result.records;
                 running.result = Some(result);
                 self.compaction = Some(running);
-                self.save_current(Commit::Compaction);
+                self.save_current(Commit::Compaction, current, opaque);
             }
         }
     }
 
-    /// Replaces `current`: the commit point.
-    pub(super) fn save_current(&mut self, commit: Commit) {
-        self.current.opaque = self.opaque.encode();
-        let (file, bytes) = (FileName::Current, self.current.encode());
+    /// Replaces `current`: the commit point. What peers are told, and what files are kept, follows the
+    /// old one until the new one is durable.
+    pub(super) fn save_current(&mut self, commit: Commit, mut current: Current, opaque: Opaque) {
+        current.opaque = opaque.encode();
+        let (file, bytes) = (FileName::Current, current.encode());
+        self.committing = Some((current, opaque));
         self.out.command(Purpose::Current(commit), |ticket| StorageCommand::Replace { ticket, file, bytes });
+    }
+
+    /// The replacement of `current` is durable.
+    pub(super) fn committed(&mut self) {
+        let Some((current, opaque)) = self.committing.take() else {
+            unreachable!("current was being replaced");
+        };
+        (self.current, self.opaque) = (current, opaque);
     }
 
     /// `current` names the new checkpoint.
@@ -143,16 +173,11 @@ impl Shared {
         self.out.event(Event::Done { request, done: Done::Compacted(compacted) });
     }
 
-    /// Which `current` a crash would find is uncertain; whoever asked is told.
-    pub(super) fn commit_failed(&mut self, commit: Commit, fault: &StorageFault) {
-        match commit {
-            Commit::Compaction => {
-                if let Some(running) = self.compaction.take() {
-                    let done = Done::Refused(RequestError::Storage(fault.clone()));
-                    self.out.event(Event::Done { request: running.request, done });
-                }
-            }
-            Commit::Installation => self.install = None,
+    /// Whoever asked for the compaction under way is told that a fault ended it.
+    pub(super) fn refuse_running(&mut self, fault: &StorageFault) {
+        if let Some(running) = self.compaction.take() {
+            let done = Done::Refused(RequestError::Storage(fault.clone()));
+            self.out.event(Event::Done { request: running.request, done });
         }
     }
 

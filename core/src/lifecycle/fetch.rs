@@ -1,8 +1,9 @@
 //! Fetching the blobs that received records need: which pieces to ask for, and what to do with each.
 //!
 //! Pure bookkeeping for one link. A blob that fits one piece is stored in one step; a larger one is
-//! written piece by piece, in order, and committed when all of it was written. Requests are bounded
-//! by their number, so memory is bounded by that number times the longest piece.
+//! written piece by piece, in order, and committed when all of it was written. A request stays open
+//! until its piece was written, and open requests are bounded by their number, so memory is bounded by
+//! that number times the longest piece, however slow the disk is.
 
 use crate::limits::PIECE_BYTES_MAX;
 use crate::record::BlobKey;
@@ -24,6 +25,8 @@ pub(super) enum PieceUse {
     Put(Vec<u8>),
     /// Write it at this offset.
     Write(u64, Vec<u8>),
+    /// It was asked for, and the blob was stored otherwise meanwhile.
+    Late,
 }
 
 /// Why a piece was not what was asked for.
@@ -39,6 +42,8 @@ struct Active {
     received: u64,
     written: u64,
     asked_open: u32,
+    /// Pieces that came and are being stored.
+    storing: u32,
 }
 
 /// The blobs one link fetches.
@@ -49,6 +54,8 @@ pub(super) struct Fetch {
     /// Not stored yet, queued ones included.
     wanted: BTreeSet<BlobKey>,
     active: BTreeMap<BlobKey, Active>,
+    /// Answers that will still come for blobs that were stored otherwise.
+    late: BTreeMap<BlobKey, u32>,
     open: u32,
 }
 
@@ -65,9 +72,21 @@ impl Fetch {
         self.wanted.is_empty()
     }
 
-    /// Whether this blob is wanted.
-    pub(super) fn wants(&self, key: BlobKey) -> bool {
-        self.wanted.contains(&key)
+    /// The peer says that it lacks a blob. Whether that leaves us without a blob we want.
+    pub(super) fn absent(&mut self, key: BlobKey) -> bool {
+        !self.came_late(key) && self.wanted.contains(&key)
+    }
+
+    /// Whether an answer about `key` is one that nobody waits for any more. Answers come in the order of
+    /// the requests, so those come first.
+    fn came_late(&mut self, key: BlobKey) -> bool {
+        let Some(count) = self.late.get_mut(&key) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.late.remove(&key);
+        }
+        self.open -= 1;
+        true
     }
 
     /// The next piece to ask for while fewer than `open_max` requests are open. `busy` says that
@@ -98,7 +117,10 @@ impl Fetch {
                 continue;
             }
             let asked = u64::from(PIECE_BYTES_MAX);
-            self.active.insert(key, Active { total: None, asked, received: 0, written: 0, asked_open: 1 });
+            self.active.insert(
+                key,
+                Active { total: None, asked, received: 0, written: 0, asked_open: 1, storing: 0 },
+            );
             self.open += 1;
             return Some(PieceRequest { key, offset: 0, bytes: PIECE_BYTES_MAX });
         }
@@ -114,6 +136,9 @@ impl Fetch {
         data: Vec<u8>,
     ) -> Result<PieceUse, PieceRefused> {
         let refused = |expected| Err(PieceRefused { expected });
+        if self.came_late(key) {
+            return Ok(PieceUse::Late);
+        }
         let Some(active) = self.active.get_mut(&key) else {
             return refused("a piece that was asked for");
         };
@@ -128,7 +153,7 @@ impl Fetch {
             return refused("as many bytes as were asked for, or all that are left");
         }
         active.asked_open -= 1;
-        self.open -= 1;
+        active.storing += 1;
         active.total = Some(total);
         active.received = offset + data.len() as u64;
         if offset == 0 && active.received == total {
@@ -141,6 +166,8 @@ impl Fetch {
     pub(super) fn written(&mut self, key: BlobKey, bytes: u64) -> Option<u64> {
         let active = self.active.get_mut(&key)?;
         active.written += bytes;
+        active.storing -= 1;
+        self.open -= 1;
         active.total.filter(|total| active.written == *total)
     }
 
@@ -153,18 +180,16 @@ impl Fetch {
     /// Gives up what was asked for `key`, to ask again later.
     fn forget(&mut self, key: BlobKey) {
         if let Some(active) = self.active.remove(&key) {
-            self.open -= active.asked_open;
+            self.open -= active.storing;
+            if active.asked_open > 0 {
+                *self.late.entry(key).or_default() += active.asked_open;
+            }
         }
     }
 
     /// Wants nothing any more; answers that still come are refused as not asked for.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
-    }
-
-    /// The blobs being fetched by this link right now.
-    pub(super) fn active(&self) -> impl Iterator<Item = BlobKey> + '_ {
-        self.active.keys().copied()
     }
 }
 
@@ -210,13 +235,28 @@ mod tests {
         let first = fetch.piece(key(1), 0, total, vec![0; PIECE as usize]);
         assert!(matches!(first, Ok(PieceUse::Write(0, _))));
         assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(PIECE));
+        assert_eq!(fetch.next(2, |_| false), None, "the first piece is not written yet");
+        assert_eq!(fetch.written(key(1), PIECE), None);
         assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(2 * PIECE));
         assert_eq!(fetch.next(2, |_| false), None);
-        assert_eq!(fetch.written(key(1), PIECE), None);
         assert!(fetch.piece(key(1), PIECE, total, vec![0; PIECE as usize]).is_ok());
         assert!(fetch.piece(key(1), 2 * PIECE, total, vec![0; 5]).is_ok());
         assert_eq!(fetch.written(key(1), PIECE), None);
         assert_eq!(fetch.written(key(1), 5), Some(total));
+    }
+
+    #[test]
+    fn pieces_of_a_blob_that_was_stored_otherwise_come_late() {
+        let mut fetch = Fetch::default();
+        fetch.want(key(1));
+        let _ = fetch.next(1, |_| false);
+        fetch.stored(key(1));
+        fetch.want(key(2));
+        assert_eq!(fetch.next(1, |_| false), None, "its answer still has to come");
+        assert_eq!(fetch.piece(key(1), 0, 1, vec![1]), Ok(PieceUse::Late));
+        assert!(fetch.piece(key(1), 0, 1, vec![1]).is_err(), "it was asked for once");
+        assert!(fetch.next(1, |_| false).is_some());
+        assert!(fetch.absent(key(2)));
     }
 
     #[test]

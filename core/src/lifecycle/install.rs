@@ -1,14 +1,13 @@
 //! Installing a snapshot from a peer: one pinned cut, read in pieces, resumable over another link,
 //! verified whole before anything of ours changes.
 
-use super::api::{CloseReason, Divergence, Entry, Event, PairReason, PeerFaultKind};
+use super::api::{Divergence, Entry, PairReason, PeerFaultKind};
 use super::checkpoint::{CheckpointError, CheckpointHeader, CheckpointRule, CheckpointWriter};
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::command::BlobCommand;
 use super::session::Session;
-use super::shared::{Commit, InstallPurpose, Purpose, Shared};
+use super::shared::{InstallPurpose, Purpose, Shared};
 use super::views::Views;
-use crate::error::StorageFault;
 use crate::id::LinkId;
 use crate::journal::command::{FileName, StorageCommand};
 use crate::journal::current::CheckpointRef;
@@ -28,7 +27,7 @@ const MISSING_MAX: usize = 4096;
 
 /// What is left to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
+pub(super) enum Stage {
     /// Pieces come, or their blobs and writes are awaited.
     Reading,
     /// The file is being made durable.
@@ -39,24 +38,42 @@ enum Stage {
     Committing,
 }
 
+/// A snapshot that a peer brings, in either way.
+#[derive(Debug)]
+pub(super) enum Offered {
+    /// In pieces, to be asked for.
+    Pieces(SnapshotOffer),
+    /// Whole, in one frame.
+    Frame(Snapshot),
+}
+
+impl Offered {
+    const fn cut(&self) -> Version {
+        match self {
+            Self::Pieces(offer) => offer.cut,
+            Self::Frame(snapshot) => snapshot.watermark,
+        }
+    }
+}
+
 /// A snapshot on its way in.
 #[derive(Debug)]
 pub(super) struct Install {
-    offer: SnapshotOffer,
-    number: u64,
-    reader: CheckpointReader,
-    views: Views,
-    header: Option<CheckpointHeader>,
-    stage: Stage,
+    pub(super) offer: SnapshotOffer,
+    pub(super) number: u64,
+    pub(super) reader: CheckpointReader,
+    pub(super) views: Views,
+    pub(super) header: Option<CheckpointHeader>,
+    pub(super) stage: Stage,
     /// The link it comes over; none while it waits for a peer that offers it again.
-    link: Option<LinkId>,
-    asked: u64,
-    received: u64,
-    records: u64,
-    writes_out: u32,
-    stats_out: u32,
-    unlooked: BTreeSet<BlobKey>,
-    missing: BTreeSet<BlobKey>,
+    pub(super) link: Option<LinkId>,
+    pub(super) asked: u64,
+    pub(super) received: u64,
+    pub(super) records: u64,
+    pub(super) writes_out: u32,
+    pub(super) stats_out: u32,
+    pub(super) unlooked: BTreeSet<BlobKey>,
+    pub(super) missing: BTreeSet<BlobKey>,
 }
 
 impl Install {
@@ -92,7 +109,12 @@ impl Install {
         }
     }
 
-    fn file(&self) -> FileName {
+    /// Whether nobody brings it at present.
+    pub(super) fn is_idle(&self) -> bool {
+        self.link.is_none() && self.stage == Stage::Reading
+    }
+
+    pub(super) fn file(&self) -> FileName {
         FileName::Checkpoint(self.number)
     }
 
@@ -136,7 +158,7 @@ impl Install {
                 self.unlooked.remove(key);
             }
             self.stats_out += 1;
-            let purpose = Purpose::Install(InstallPurpose::Stat(keys.clone()));
+            let purpose = Purpose::Install(self.number, InstallPurpose::Stat(keys.clone()));
             shared.out.command(purpose, |ticket| BlobCommand::Stat { ticket, keys });
         }
     }
@@ -144,15 +166,11 @@ impl Install {
     fn write(&mut self, shared: &mut Shared, offset: u64, bytes: Vec<u8>) {
         self.writes_out += 1;
         let file = self.file();
-        shared.out.command(Purpose::Install(InstallPurpose::Write), |ticket| StorageCommand::Write {
-            ticket,
-            file,
-            offset,
-            bytes,
-        });
+        let purpose = Purpose::Install(self.number, InstallPurpose::Write);
+        shared.out.command(purpose, |ticket| StorageCommand::Write { ticket, file, offset, bytes });
     }
 
-    fn reference(&self) -> CheckpointRef {
+    pub(super) fn reference(&self) -> CheckpointRef {
         CheckpointRef { number: self.number, bytes: self.offer.bytes, sha256: self.offer.sha256 }
     }
 }
@@ -160,31 +178,69 @@ impl Install {
 impl Session {
     /// The peer offers a snapshot, since we are below its floor.
     pub(super) fn on_offer(&mut self, shared: &mut Shared, offer: SnapshotOffer) {
-        if self.is_stopped() || !self.may_receive(shared, offer.cut) {
+        self.on_offered(shared, Offered::Pieces(offer));
+    }
+
+    /// A peer without pieces sends a whole snapshot in one frame.
+    pub(super) fn on_snapshot_frame(&mut self, shared: &mut Shared, snapshot: Snapshot) {
+        self.on_offered(shared, Offered::Frame(snapshot));
+    }
+
+    fn on_offered(&mut self, shared: &mut Shared, offered: Offered) {
+        if self.is_stopped()
+            || self.too_early(shared, "a snapshot")
+            || !self.may_receive(shared, offered.cut())
+        {
             return;
         }
-        self.offered = Some(offer.cut);
-        if offer.cut <= shared.submitted {
-            return self.answer_offer_below_tail(shared, offer.cut);
-        }
-        let same = |install: &Install| install.offer == offer;
-        match shared.install.take() {
-            // Another link brings one already; this peer is answered when that is done.
-            Some(install) if install.link.is_some() || install.stage != Stage::Reading => {
-                shared.install = Some(install);
-                return;
+        if let Some(install) = shared.install.as_mut().filter(|install| install.link == Some(self.link)) {
+            if install.stage != Stage::Reading || matches!(offered, Offered::Frame(_)) {
+                let expected = "no snapshot while the last one is being installed";
+                return self.fault(shared, PeerFaultKind::Sequence, expected, offered.cut().to_string());
             }
-            Some(mut install) if same(&install) => {
+            // The peer gave up the offer we were reading and makes a new one.
+            install.link_down(self.link);
+        }
+        self.offered = Some(offered);
+        self.retry_offered(shared);
+    }
+
+    /// Takes up the snapshot that the peer offered, if nothing stands in the way any more.
+    pub(super) fn retry_offered(&mut self, shared: &mut Shared) {
+        let Some(offered) = self.offered.take_if(|_| !self.down) else { return };
+        let cut = offered.cut();
+        // Only what is durable says whether our log knows the cut.
+        let undecided = cut > shared.history.tail() && cut <= shared.submitted;
+        if self.judging() || undecided || (shared.compaction.is_some() && cut > shared.submitted) {
+            self.offered = Some(offered);
+            return;
+        }
+        if cut <= shared.submitted {
+            return self.answer_offer_below_tail(shared, cut);
+        }
+        // Another link, or this one, brings a snapshot: the peer is answered when that is done.
+        if shared.installing() {
+            self.offered = Some(offered);
+            return;
+        }
+        match offered {
+            Offered::Pieces(offer) => self.take_up(shared, offer),
+            Offered::Frame(snapshot) => self.install_frame(shared, &snapshot),
+        }
+    }
+
+    /// Goes on with a snapshot that another link began, or begins this one.
+    fn take_up(&mut self, shared: &mut Shared, offer: SnapshotOffer) {
+        self.offered = Some(Offered::Pieces(offer));
+        match shared.install.as_mut().filter(|install| install.offer == offer) {
+            Some(install) => {
                 install.link = Some(self.link);
                 for key in &install.missing {
                     self.fetch.want(*key);
                 }
-                shared.install = Some(install);
             }
-            other => {
-                if let Some(install) = other {
-                    shared.abandon_install(&install);
-                }
+            None => {
+                shared.abandon_idle_install();
                 let number = shared.take_checkpoint_number();
                 shared.install = Some(Install::new(offer, number, shared, self.link));
             }
@@ -197,7 +253,6 @@ impl Session {
     /// all, and say so. It does not: a snapshot never drops local records.
     fn answer_offer_below_tail(&mut self, shared: &mut Shared, cut: Version) {
         if shared.history.contains(cut) || cut < shared.history.floor() {
-            self.offered = None;
             return self.send_ack(shared, cut);
         }
         let verdict = Verdict::Diverged(Divergence {
@@ -216,6 +271,7 @@ impl Session {
             let window = u64::from(shared.config.snapshot_requests_max) * u64::from(PIECE_BYTES_MAX);
             while install.asked < install.offer.bytes
                 && install.asked < install.received + window
+                && install.writes_out < shared.config.snapshot_requests_max
                 && install.missing.len() < MISSING_MAX
             {
                 let (sha256, offset) = (install.offer.sha256, install.asked);
@@ -229,7 +285,11 @@ impl Session {
     /// A piece of the snapshot came.
     pub(super) fn on_chunk(&mut self, shared: &mut Shared, chunk: SnapshotChunk) {
         let SnapshotChunk { offset, data } = chunk;
-        let Some(mut install) = shared.install.take_if(|install| install.link == Some(self.link)) else {
+        if self.is_stopped() {
+            return;
+        }
+        let ours = |install: &mut Install| install.link == Some(self.link) && install.stage == Stage::Reading;
+        let Some(mut install) = shared.install.take_if(ours) else {
             let found = alloc::format!("a piece at {offset}");
             return self.fault(
                 shared,
@@ -257,19 +317,10 @@ impl Session {
         self.pump_install(shared);
     }
 
-    /// A peer without pieces sends a whole snapshot in one frame.
-    pub(super) fn on_snapshot_frame(&mut self, shared: &mut Shared, snapshot: Snapshot) {
-        if self.is_stopped() || !self.may_receive(shared, snapshot.watermark) {
-            return;
-        }
+    /// Makes a checkpoint of a whole snapshot; from there on it is installed as any other.
+    fn install_frame(&mut self, shared: &mut Shared, snapshot: &Snapshot) {
+        shared.abandon_idle_install();
         let cut = snapshot.watermark;
-        if cut <= shared.submitted {
-            return self.answer_offer_below_tail(shared, cut);
-        }
-        if shared.install.is_some() {
-            let expected = "no snapshot while one is being installed";
-            return self.fault(shared, PeerFaultKind::Sequence, expected, cut.to_string());
-        }
         let header =
             CheckpointHeader { log: shared.current.log, cut, cut_digest: [0; 32], epochs: Vec::new() };
         let mut writer = CheckpointWriter::new(&header);
@@ -298,7 +349,6 @@ impl Session {
         };
         let number = shared.take_checkpoint_number();
         let mut install = Install::new(offer, number, shared, self.link);
-        self.offered = Some(cut);
         for (offset, bytes) in pieces {
             if let Err(error) = install.take(shared, &bytes) {
                 return self.fault(shared, PeerFaultKind::Lineage, error.expected.clone(), error.to_string());
@@ -309,6 +359,8 @@ impl Session {
         }
         install.look_up(shared);
         shared.install = Some(install);
+        // Acknowledged like any other once it is installed.
+        self.offered = Some(Offered::Frame(Snapshot { watermark: cut, records: Vec::new() }));
     }
 
     /// Which blobs of the snapshot are missing: this link fetches them.
@@ -321,149 +373,5 @@ impl Session {
             }
         }
         self.pump_fetch(shared);
-    }
-
-    /// A snapshot was installed: the peers that offered one learn that we have it.
-    pub(super) fn on_installed(&mut self, shared: &mut Shared) {
-        if let Some(cut) = self.offered.take()
-            && cut <= shared.history.tail()
-        {
-            self.send_ack(shared, cut);
-        }
-        self.advance_batch(shared, true);
-    }
-}
-
-impl Shared {
-    /// Gives up a snapshot that is not going to be installed.
-    fn abandon_install(&mut self, install: &Install) {
-        self.removals.insert(install.file());
-        self.remove_unused();
-    }
-
-    /// A command of the installation was answered. `Err` carries the link that must go down.
-    pub(super) fn on_install(
-        &mut self,
-        purpose: InstallPurpose,
-        result: Result<Vec<Option<u64>>, StorageFault>,
-    ) -> Option<(LinkId, CloseReason)> {
-        let mut install = self.install.take()?;
-        let lengths = match result {
-            Ok(lengths) => lengths,
-            Err(fault) => {
-                self.abandon_install(&install);
-                return install.link.map(|link| (link, CloseReason::Storage(fault)));
-            }
-        };
-        match purpose {
-            InstallPurpose::Write => install.writes_out -= 1,
-            InstallPurpose::Stat(keys) => {
-                install.stats_out -= 1;
-                let missing = keys.iter().zip(&lengths).filter(|(_, length)| length.is_none());
-                install.missing.extend(missing.map(|(key, _)| *key));
-            }
-            InstallPurpose::Sync => {
-                install.stage = Stage::Entering;
-                let gate = self.gate();
-                self.journal.switch_segment(gate, &mut self.out);
-            }
-        }
-        self.install = Some(install);
-        self.advance_install()
-    }
-
-    /// A blob is stored, whoever brought it.
-    pub(super) fn install_has_blob(&mut self, key: BlobKey) {
-        if let Some(install) = &mut self.install {
-            install.missing.remove(&key);
-        }
-    }
-
-    /// Goes on with the installation as far as it can. The link that must go down, if one must.
-    pub(super) fn advance_install(&mut self) -> Option<(LinkId, CloseReason)> {
-        let mut install = self.install.take()?;
-        let complete = install.received == install.offer.bytes
-            && install.writes_out == 0
-            && install.stats_out == 0
-            && install.unlooked.is_empty()
-            && install.missing.is_empty();
-        match install.stage {
-            Stage::Reading if complete => {
-                if let Err((link, reason)) = self.verify_install(&mut install) {
-                    self.abandon_install(&install);
-                    return link.map(|link| (link, reason));
-                }
-                install.stage = Stage::Syncing;
-                let file = install.file();
-                self.out.command(Purpose::Install(InstallPurpose::Sync), |ticket| StorageCommand::Sync {
-                    ticket,
-                    file,
-                });
-            }
-            Stage::Entering => {
-                if let Some(switched) = self.journal.take_switched() {
-                    install.stage = Stage::Committing;
-                    self.current.first_segment = switched.segment;
-                    self.commit_install(&install);
-                }
-            }
-            Stage::Reading | Stage::Syncing | Stage::Committing => {}
-        }
-        self.install = Some(install);
-        None
-    }
-
-    /// All bytes are here: they must be what was offered.
-    fn verify_install(&self, install: &mut Install) -> Result<(), (Option<LinkId>, CloseReason)> {
-        let limits = CheckpointLimits::of(self.current.log);
-        let reader = core::mem::replace(&mut install.reader, CheckpointReader::new(limits));
-        let fault = |expected: alloc::string::String, found: alloc::string::String| {
-            let fault = super::api::PeerFault { what: PeerFaultKind::Snapshot, expected, found };
-            (install.link, CloseReason::Fault(fault))
-        };
-        let summary = reader.finish().map_err(|error| fault(error.expected.clone(), error.to_string()))?;
-        let digest_fits = install.offer.cut_digest.is_none_or(|digest| digest == summary.header.cut_digest);
-        if summary.sha256 != install.offer.sha256
-            || summary.records != install.offer.records
-            || summary.header.cut != install.offer.cut
-            || !digest_fits
-        {
-            let expected = alloc::format!("{} records at {}", install.offer.records, install.offer.cut);
-            let found = alloc::format!(
-                "{} records at {}, or another SHA-256 or digest",
-                summary.records,
-                summary.header.cut
-            );
-            return Err(fault(expected, found));
-        }
-        install.header = Some(summary.header);
-        Ok(())
-    }
-
-    fn commit_install(&mut self, install: &Install) {
-        self.obsolete = self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
-        self.current.checkpoint = Some(install.reference());
-        self.current.floor = super::opaque::floor_bytes(install.offer.cut);
-        self.current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
-        self.opaque.chained = install.offer.cut_digest.is_some();
-        self.opaque.checkpoint_records = install.records;
-        self.save_current(Commit::Installation);
-    }
-
-    /// `current` names the snapshot: it is our state now.
-    pub(super) fn installed(&mut self) {
-        let Some(install) = self.install.take() else { return };
-        let cut = install.offer.cut;
-        self.views = install.views;
-        let (digest, epochs) = match install.header {
-            Some(header) => (header.cut_digest, header.epochs),
-            None => ([0; 32], Vec::new()),
-        };
-        self.submitted_authority =
-            epochs.last().filter(|mark| mark.epoch == cut.epoch).map(|mark| mark.authority.clone());
-        self.history.reset(cut, digest, &epochs);
-        self.submitted = cut;
-        self.drop_segments();
-        self.out.event(Event::Installed { cut, records: install.records });
     }
 }

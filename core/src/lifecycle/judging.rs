@@ -51,6 +51,11 @@ impl Session {
         if self.digesting.is_some() {
             return;
         }
+        self.judge_standing(shared, theirs);
+    }
+
+    /// Judges where the peer stands, with our digest there if both have one.
+    pub(super) fn judge_standing(&mut self, shared: &mut Shared, theirs: Standing) {
         if self.needs_digest(shared, &theirs) {
             return self.begin_digest(shared, theirs);
         }
@@ -146,6 +151,7 @@ impl Session {
             }
             Judgement::Behind(verified) => {
                 self.acked = self.acked.max(shared.history.tail());
+                self.ahead = Some(*theirs);
                 let verdict = Verdict::Complete { through: ours.tail, verified };
                 self.open(shared, first, Some(verdict));
             }
@@ -159,6 +165,8 @@ impl Session {
         if first {
             self.source = if self.sends() { Source::Idle } else { Source::Off };
             self.pump_source(shared);
+            // What came while the standing was being judged.
+            self.retry(shared);
         }
     }
 
@@ -166,15 +174,20 @@ impl Session {
     pub(super) fn acknowledged(&mut self, shared: &mut Shared, version: Version) {
         self.acked = version;
         let (identity, incarnation) = (&self.peer.identity, self.peer.incarnation);
+        shared.member_seen(identity, incarnation);
         // A book without room for this peer holds back compaction for no member: all have a place.
         let _ = shared.acked.reconcile(identity, incarnation, version);
-        shared.member_seen(identity, incarnation);
         shared.member_input(identity, MemberInput::Acknowledged { version });
     }
 
     /// The peer acknowledges what it has durably applied.
     pub(super) fn on_ack(&mut self, shared: &mut Shared, version: Version) {
         if self.is_stopped() {
+            return;
+        }
+        if !self.sends() && !self.peer.history {
+            // A peer of the reference says where it stands on every link, also on one that it only
+            // sends on: nothing goes its way, so its mark changes nothing.
             return;
         }
         if !self.sends() {

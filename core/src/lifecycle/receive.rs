@@ -20,8 +20,9 @@ use alloc::vec::Vec;
 pub(super) enum Receive {
     /// Nothing is being taken.
     Idle,
-    /// A batch waits for its blobs, for room in the journal, or for a snapshot to be installed.
-    Held(Batch),
+    /// A batch waits for the judgement of the peer, for its blobs, for room in the journal, or for a
+    /// snapshot to be installed.
+    Held { batch: Batch, blobs: Looked },
     /// The batch's records are submitted; they are acknowledged when durable.
     Applying {
         upto: Lsn,
@@ -32,22 +33,33 @@ pub(super) enum Receive {
     Stopped,
 }
 
+/// What is known of the blobs that a held batch needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Looked {
+    /// Nothing.
+    No,
+    /// The blob store is being asked, by this look.
+    Asked(u64),
+    /// Those that are missing are wanted by the link's fetch.
+    Known,
+}
+
 impl Session {
     /// The peer sends records.
     pub(super) fn on_batch(&mut self, shared: &mut Shared, batch: Batch) {
         match self.receive {
             Receive::Idle => {}
             Receive::Stopped => return,
-            Receive::Held(_) | Receive::Applying { .. } => {
+            Receive::Held { .. } | Receive::Applying { .. } => {
                 let expected = "no batch before the last one was acknowledged";
                 return self.fault(shared, PeerFaultKind::Sequence, expected, batch.to.to_string());
             }
         }
-        if !self.may_receive(shared, batch.to) {
+        if self.too_early(shared, "a batch") || !self.may_receive(shared, batch.to) {
             return;
         }
-        self.receive = Receive::Held(batch);
-        self.advance_batch(shared, true);
+        self.receive = Receive::Held { batch, blobs: Looked::No };
+        self.advance_batch(shared);
     }
 
     /// Whether records up to `to` may come over this link at all; says so if not.
@@ -66,12 +78,12 @@ impl Session {
         false
     }
 
-    /// Goes on with the batch that is held. `fresh` asks for its blobs first.
-    pub(super) fn advance_batch(&mut self, shared: &mut Shared, fresh: bool) {
-        if self.down || shared.install.is_some() {
+    /// Goes on with the batch that is held as far as it can; harmless at any time.
+    pub(super) fn advance_batch(&mut self, shared: &mut Shared) {
+        if self.down || self.judging() || shared.installing() {
             return;
         }
-        let Receive::Held(batch) = &self.receive else { return };
+        let Receive::Held { batch, blobs } = &self.receive else { return };
         match delivery(shared.submitted, batch.from, batch.to) {
             Delivery::Duplicate => {
                 let to = batch.to;
@@ -91,20 +103,26 @@ impl Session {
         if let Err((expected, found)) = lineage(shared, &batch.records) {
             return self.fault(shared, PeerFaultKind::Lineage, expected, found);
         }
-        if fresh {
-            let keys: BTreeSet<BlobKey> = batch.records.iter().filter_map(blob_of).collect();
-            if !keys.is_empty() {
-                return self.want_blobs(shared, keys.into_iter().collect());
-            }
+        match blobs {
+            Looked::No => self.look_at_blobs(shared),
+            Looked::Asked(_) => {}
+            Looked::Known => self.append_batch(shared),
         }
-        self.append_batch(shared);
     }
 
-    /// Asks the blob store which of `keys` are missing.
-    pub(super) fn want_blobs(&mut self, shared: &mut Shared, keys: Vec<BlobKey>) {
-        shared.blob(self.link, LinkPurpose::StatWanted(keys.clone()), |ticket| BlobCommand::Stat {
-            ticket,
-            keys,
+    /// Asks the blob store which blobs of the held batch are missing.
+    fn look_at_blobs(&mut self, shared: &mut Shared) {
+        let Receive::Held { batch, blobs } = &mut self.receive else { return };
+        let keys: BTreeSet<BlobKey> = batch.records.iter().filter_map(blob_of).collect();
+        if keys.is_empty() {
+            *blobs = Looked::Known;
+            return self.append_batch(shared);
+        }
+        self.looks += 1;
+        *blobs = Looked::Asked(self.looks);
+        let keys: Vec<BlobKey> = keys.into_iter().collect();
+        shared.blob(self.link, LinkPurpose::StatWanted(self.looks, keys.clone()), |ticket| {
+            BlobCommand::Stat { ticket, keys }
         });
     }
 
@@ -112,34 +130,34 @@ impl Session {
     pub(super) fn on_stat_wanted(
         &mut self,
         shared: &mut Shared,
+        look: u64,
         keys: &[BlobKey],
         result: Result<Vec<Option<u64>>, StorageFault>,
     ) {
+        let Receive::Held { blobs, .. } = &mut self.receive else { return };
+        if *blobs != Looked::Asked(look) {
+            return;
+        }
+        *blobs = Looked::Known;
         let lengths = match result {
             Ok(lengths) => lengths,
             Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
         };
-        let missing: Vec<BlobKey> =
-            keys.iter().zip(&lengths).filter(|(_, length)| length.is_none()).map(|(key, _)| *key).collect();
-        if missing.is_empty() {
-            return self.append_batch(shared);
-        }
-        for key in missing {
-            self.fetch.want(key);
+        for (key, _) in keys.iter().zip(&lengths).filter(|(_, length)| length.is_none()) {
+            self.fetch.want(*key);
         }
         self.pump_fetch(shared);
+        self.advance_batch(shared);
     }
 
-    /// All blobs of the held batch are stored: submit its records.
-    pub(super) fn append_batch(&mut self, shared: &mut Shared) {
-        if !self.fetch.is_done() || shared.install.is_some() {
+    /// The held batch was judged; once all its blobs are stored its records are submitted.
+    fn append_batch(&mut self, shared: &mut Shared) {
+        if !self.fetch.is_done() {
             return;
         }
-        let Receive::Held(batch) = &self.receive else { return };
-        // Another link may have brought the same records while the blobs came.
-        if delivery(shared.submitted, batch.from, batch.to) != Delivery::Ready {
-            return self.advance_batch(shared, false);
-        }
+        let Receive::Held { batch, .. } = &self.receive else { return };
+        // It goes on where we are: no snapshot is needed that nobody brings.
+        shared.abandon_idle_install();
         let to = batch.to;
         match shared.submit_records(&batch.records) {
             Ok(upto) => {
@@ -199,9 +217,8 @@ impl Session {
             }
             self.send_ack(shared, to);
         }
-        if matches!(self.receive, Receive::Held(_)) && self.fetch.is_done() {
-            self.advance_batch(shared, false);
-        }
+        self.retry_offered(shared);
+        self.advance_batch(shared);
         self.pump_source(shared);
     }
 }

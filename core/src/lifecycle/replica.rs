@@ -2,7 +2,7 @@
 
 use super::api::{
     Accepted, CloseReason, Done, Entry, Event, Flow, LinkRefused, LinkRole, MembersChange, Mutation,
-    MutationError, RequestId, Scan, ScanPage, Status,
+    MutationError, RequestError, RequestId, Scan, ScanPage, Status,
 };
 use super::command::{BlobOutcome, Command, Outcome, ReplicaCompletion};
 use super::links::Links;
@@ -10,7 +10,7 @@ use super::session::{Peer, Session};
 use super::shared::{Commit, InstallPurpose, LinkPurpose, Purpose, ReadFor, Shared};
 use super::{status, submit};
 use crate::error::StorageFault;
-use crate::id::LinkId;
+use crate::id::{LinkId, Lsn};
 use crate::journal::command::StorageOutcome;
 use crate::machine::{Deadlines, FrameInfo, Machine, Pending};
 use crate::record::{BlobKey, Key, RecordLimits, Version};
@@ -132,7 +132,12 @@ impl Replica {
     pub fn handle_members(&mut self, now: Now, change: MembersChange) -> RequestId {
         self.advance(now);
         let request = self.shared.request();
-        if let Err(error) = self.shared.change_members(request, change) {
+        let changed = if self.shared.closing {
+            Err(RequestError::Closing)
+        } else {
+            self.shared.change_members(request, change)
+        };
+        if let Err(error) = changed {
             self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
         }
         self.settle();
@@ -223,22 +228,20 @@ impl Replica {
     fn drop_link(&mut self, link: LinkId) {
         if let Some(mut session) = self.links.remove(link) {
             session.release(&mut self.shared);
-            if let Some(install) = &mut self.shared.install {
-                install.link_down(link);
-            }
-            // What this link fetched, another one may be waiting for.
-            self.each(|session, shared| session.pump_fetch(shared));
         }
     }
 
     /// After every input: sessions that went down release what they held, waiting work goes on, and
     /// the deadlines follow.
     fn settle(&mut self) {
-        while let Some(link) = self.shared.went_down.pop() {
-            self.with(link, Session::release);
-            if let Some(install) = &mut self.shared.install {
-                install.link_down(link);
+        loop {
+            while let Some(link) = self.shared.went_down.pop() {
+                self.with(link, Session::release);
             }
+            if !core::mem::take(&mut self.shared.freed) {
+                break;
+            }
+            self.each(Session::retry);
         }
         if let Some((link, reason)) = self.shared.advance_install() {
             self.close_link(link, reason);
@@ -249,7 +252,7 @@ impl Replica {
         if self.shared.acked_dirty() && !self.due.armed(Due::SaveAcked) {
             self.due.arm(Due::SaveAcked, now.after_ms(self.shared.config.acked_save_ms));
         }
-        if self.shared.journal.needs_seal() && !self.due.armed(Due::Seal) {
+        if self.shared.needs_seal() && !self.due.armed(Due::Seal) {
             self.due.arm(Due::Seal, now.after_ms(self.shared.config.journal.seal_ms));
         }
         if !self.shared.blocked.is_empty() && !self.due.armed(Due::Room) {
@@ -266,7 +269,7 @@ impl Replica {
             if self.shared.journal.pending_entries() > 0 || self.shared.journal.in_flight() {
                 return;
             }
-            if self.shared.journal.needs_seal() {
+            if self.shared.needs_seal() {
                 return self.shared.seal();
             }
         }
@@ -277,8 +280,9 @@ impl Replica {
         self.shared.out.event(Event::Closed);
     }
 
-    fn on_durable(&mut self) {
+    fn on_durable(&mut self, upto: Lsn) {
         self.shared.publish();
+        self.shared.out.event(Event::Durable { upto });
         self.due.disarm(Due::Seal);
         self.each(|session, shared| session.on_durable(shared));
     }
@@ -287,11 +291,10 @@ impl Replica {
         match (purpose, outcome) {
             (Purpose::Journal(purpose), StorageOutcome::Append(result)) => {
                 match self.shared.journal.handle_append(purpose, result) {
-                    Ok(Some(upto)) => {
-                        self.shared.out.event(Event::Durable { upto });
-                        self.on_durable();
-                    }
-                    Ok(None) => {}
+                    // After a fault elsewhere the journal is done as well: what is not yet durable
+                    // stays uncertain until recovery.
+                    Ok(Some(upto)) if self.shared.halted.is_none() => self.on_durable(upto),
+                    Ok(Some(_) | None) => {}
                     Err(halted) => self.halt(halted.0),
                 }
             }
@@ -316,8 +319,11 @@ impl Replica {
                 self.shared.read_done(file);
                 self.on_read(read, result);
             }
-            (Purpose::Install(purpose), StorageOutcome::Write(result) | StorageOutcome::Sync(result)) => {
-                self.on_install(purpose, result.map(|()| Vec::new()));
+            (
+                Purpose::Install(number, purpose),
+                StorageOutcome::Write(result) | StorageOutcome::Sync(result),
+            ) => {
+                self.on_install(number, purpose, result.map(|()| Vec::new()));
             }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
         }
@@ -325,7 +331,9 @@ impl Replica {
 
     fn on_blob(&mut self, purpose: Purpose, outcome: BlobOutcome) {
         match (purpose, outcome) {
-            (Purpose::Install(purpose), BlobOutcome::Stat(result)) => self.on_install(purpose, result),
+            (Purpose::Install(number, purpose), BlobOutcome::Stat(result)) => {
+                self.on_install(number, purpose, result);
+            }
             (Purpose::Link(link, purpose), outcome) => self.on_link_blob(link, purpose, outcome),
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
         }
@@ -333,8 +341,8 @@ impl Replica {
 
     fn on_link_blob(&mut self, link: LinkId, purpose: LinkPurpose, outcome: BlobOutcome) {
         let stored = match (purpose, outcome) {
-            (LinkPurpose::StatWanted(keys), BlobOutcome::Stat(result)) => {
-                self.with(link, |s, shared| s.on_stat_wanted(shared, &keys, result));
+            (LinkPurpose::StatWanted(look, keys), BlobOutcome::Stat(result)) => {
+                self.with(link, |s, shared| s.on_stat_wanted(shared, look, &keys, result));
                 None
             }
             (LinkPurpose::StatOffered(keys), BlobOutcome::Stat(result)) => {
@@ -351,7 +359,6 @@ impl Replica {
             }
             (LinkPurpose::PutOffered(key), BlobOutcome::Put(result)) => {
                 let stored = self.with(link, |s, shared| s.on_put_offered(shared, key, result));
-                self.with(link, |s, shared| s.resume(shared));
                 stored.and_then(|stored| stored.then_some(key))
             }
             (LinkPurpose::WriteFetched(key, bytes), BlobOutcome::Write(result)) => {
@@ -368,6 +375,7 @@ impl Replica {
         if let Some(key) = stored {
             self.on_blob_stored(key);
         }
+        self.with(link, Session::resume);
     }
 
     fn on_blob_stored(&mut self, key: BlobKey) {
@@ -386,6 +394,7 @@ impl Replica {
             }
             ReadFor::SnapshotPiece(link, offset, place) => {
                 self.with(link, |s, shared| s.on_snapshot_piece(shared, offset, place, result));
+                self.with(link, Session::resume);
             }
             ReadFor::SnapshotFrame(link) => {
                 self.with(link, |s, shared| s.on_snapshot_frame_read(shared, result));
@@ -393,36 +402,46 @@ impl Replica {
         }
     }
 
-    fn on_install(&mut self, purpose: InstallPurpose, result: Result<Vec<Option<u64>>, StorageFault>) {
-        if let Some((link, reason)) = self.shared.on_install(purpose, result) {
+    fn on_install(
+        &mut self,
+        number: u64,
+        purpose: InstallPurpose,
+        result: Result<Vec<Option<u64>>, StorageFault>,
+    ) {
+        if let Some((link, reason)) = self.shared.on_install(number, purpose, result) {
             self.close_link(link, reason);
         }
-        self.each(|session, shared| session.want_install_blobs(shared));
+        self.each(|session, shared| {
+            session.want_install_blobs(shared);
+            session.pump_install(shared);
+        });
     }
 
     fn on_committed(&mut self, commit: Commit, result: Result<(), StorageFault>) {
         if let Err(fault) = result {
             // Which `current` a crash would find is uncertain: only recovery can tell.
-            self.shared.commit_failed(commit, &fault);
             return self.halt(fault);
         }
+        if self.shared.halted.is_some() {
+            return;
+        }
+        self.shared.committed();
         match commit {
             Commit::Compaction => self.shared.compacted(),
-            Commit::Installation => {
-                self.shared.installed();
-                self.each(|session, shared| session.on_installed(shared));
-            }
+            Commit::Installation => self.shared.installed(),
         }
         self.shared.remove_unused();
-        self.each(|session, shared| session.pump_source(shared));
+        // The journal has room, or a state from which what waited can go on.
+        self.each(Session::retry);
     }
 
-    /// The journal has stopped for good: what was submitted and not durable is uncertain.
+    /// The log has stopped for good, whichever of its files failed: nothing is written after this, and
+    /// what was submitted and is not durable is uncertain.
     fn halt(&mut self, fault: StorageFault) {
         if self.shared.halted.is_some() {
             return;
         }
-        self.shared.halted = Some(fault.clone());
+        self.shared.halt(&fault);
         self.shared.out.event(Event::Halted { fault });
         for link in self.links.ids() {
             self.close_link(link, CloseReason::Closing);

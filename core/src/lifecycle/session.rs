@@ -8,7 +8,10 @@ use super::api::{
 };
 use super::config::ReplicaConfig;
 use super::fetch::Fetch;
+use super::install::Offered;
+use super::judge::Standing;
 use super::judging::Digesting;
+use super::outbox::{Outbox, Pieces};
 use super::receive::Receive;
 use super::shared::Shared;
 use super::source::Source;
@@ -61,55 +64,6 @@ impl Peer {
     }
 }
 
-/// Frames that wait for the link, in order.
-#[derive(Debug, Default)]
-pub(super) struct Outbox {
-    frames: VecDeque<Vec<u8>>,
-    bytes: u64,
-}
-
-impl Outbox {
-    pub(super) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
-        let frame = self.frames.pop_front()?;
-        self.bytes -= frame.len() as u64;
-        Some(frame)
-    }
-}
-
-/// Answers that must leave in the order of their questions.
-#[derive(Debug, Default)]
-pub(super) struct Pieces {
-    first: u64,
-    answers: VecDeque<Option<OwnMessage>>,
-}
-
-impl Pieces {
-    /// A question was taken; its place in the order.
-    pub(super) fn ask(&mut self) -> u64 {
-        self.answers.push_back(None);
-        self.first + self.answers.len() as u64 - 1
-    }
-
-    /// The answer to the question at `place`.
-    pub(super) fn answer(&mut self, place: u64, message: OwnMessage) {
-        let at = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(answer) = at.and_then(|at| self.answers.get_mut(at)) {
-            *answer = Some(message);
-        }
-    }
-
-    /// The next answer whose turn it is.
-    pub(super) fn next(&mut self) -> Option<OwnMessage> {
-        self.answers.front()?.as_ref()?;
-        self.first += 1;
-        self.answers.pop_front().flatten()
-    }
-}
-
 /// One live link.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -124,6 +78,9 @@ pub(super) struct Session {
     pub(super) acked: Version,
     pub(super) verdict: Option<PairVerdict>,
     pub(super) digesting: Option<Digesting>,
+    /// Where the peer said it stands, above our tail: it has all we have, and what it has above that is
+    /// compared once we have it, too.
+    pub(super) ahead: Option<Standing>,
     pub(super) source: Source,
     pub(super) receive: Receive,
     pub(super) fetch: Fetch,
@@ -135,15 +92,17 @@ pub(super) struct Session {
     pub(super) serve_queue: VecDeque<BlobKey>,
     /// Whole blobs sent ahead that the peer has not acknowledged.
     pub(super) pushed: BTreeSet<BlobKey>,
-    /// Blobs of the peer that are being stored without our asking.
-    pub(super) offered_puts: u32,
+    /// What the blob store does because the peer sent it, unasked: puts, and looks at what it has.
+    pub(super) unasked: u32,
+    /// Looks at the blobs of received records, to tell the answer to one from that to another.
+    pub(super) looks: u64,
     pub(super) paused: bool,
     pub(super) down: bool,
     pub(super) heard: Instant,
     /// The tail up to which the peer was reported to have everything.
     pub(super) synced: Option<Version>,
-    /// The cut of a snapshot that the peer offered and that was not answered.
-    pub(super) offered: Option<Version>,
+    /// A snapshot of the peer's that was not answered yet.
+    pub(super) offered: Option<Offered>,
 }
 
 impl Session {
@@ -158,6 +117,7 @@ impl Session {
             acked: Version::ZERO,
             verdict: None,
             digesting: None,
+            ahead: None,
             source: Source::Waiting,
             receive: Receive::Idle,
             fetch: Fetch::default(),
@@ -165,7 +125,8 @@ impl Session {
             pieces: Pieces::default(),
             serve_queue: VecDeque::new(),
             pushed: BTreeSet::new(),
-            offered_puts: 0,
+            unasked: 0,
+            looks: 0,
             paused: false,
             down: false,
             heard: shared.now.mono,
@@ -204,7 +165,10 @@ impl Session {
         if !self.sends() {
             self.source = Source::Off;
         } else if !self.peer.reconcile {
-            self.acked = shared.acked.get(&self.peer.identity).map_or(Version::ZERO, |mark| mark.version);
+            // Only a mark of this life of the peer's data says what the peer has.
+            let mark = shared.acked.get(&self.peer.identity);
+            let ours = mark.filter(|mark| mark.incarnation == self.peer.incarnation);
+            self.acked = ours.map_or(Version::ZERO, |mark| mark.version);
             self.source = Source::Idle;
             self.pump_source(shared);
         }
@@ -212,6 +176,9 @@ impl Session {
 
     /// Takes bytes of the link, split anywhere.
     pub(super) fn received(&mut self, shared: &mut Shared, bytes: &[u8]) -> Flow {
+        if self.down {
+            return Flow::More;
+        }
         self.heard = shared.now.mono;
         self.unread.extend_from_slice(bytes);
         self.process(shared);
@@ -253,10 +220,12 @@ impl Session {
     }
 
     fn must_pause(&self, shared: &mut Shared) -> bool {
-        if self.offered_puts >= shared.config.blob_requests_max {
+        // Whatever the peer asks of the disk is bounded: more is not read before some is done.
+        let requests_max = shared.config.blob_requests_max;
+        if self.unasked >= requests_max || self.serving >= requests_max {
             return true;
         }
-        let full = self.outbox.bytes >= shared.config.link_queue_bytes_max.saturating_mul(2);
+        let full = self.outbox.bytes() >= shared.config.link_queue_bytes_max.saturating_mul(2);
         if full {
             shared.blocked.insert(self.link);
         }
@@ -323,8 +292,7 @@ impl Session {
         if self.outbox.is_empty() {
             shared.out.event(Event::Frames { link: self.link });
         }
-        self.outbox.bytes += frame.len() as u64;
-        self.outbox.frames.push_back(frame);
+        self.outbox.push(frame);
     }
 
     /// The peer broke a rule: the link goes down, nothing of ours changed.
@@ -394,8 +362,45 @@ impl Session {
         self.drop_source(shared);
         self.source = Source::Stopped;
         self.receive = Receive::Stopped;
-        self.drop_fetch(shared);
         self.digesting = None;
+        self.drop_receiving(shared);
+    }
+
+    /// What this link was bringing is left to others.
+    fn drop_receiving(&mut self, shared: &mut Shared) {
+        self.drop_fetch(shared);
+        self.offered = None;
+        if let Some(install) = &mut shared.install {
+            install.link_down(self.link);
+        }
+        shared.freed = true;
+    }
+
+    /// Something that this link may be waiting for was freed: blobs another link was fetching, the
+    /// place of an installation, room.
+    pub(super) fn retry(&mut self, shared: &mut Shared) {
+        if self.is_stopped() {
+            return;
+        }
+        self.pump_fetch(shared);
+        self.retry_offered(shared);
+        self.advance_batch(shared);
+        self.pump_source(shared);
+    }
+
+    /// Whether the peer has said where it stands and was not judged yet: what it sends meanwhile waits.
+    /// Before it has, nothing may come at all.
+    pub(super) fn judging(&self) -> bool {
+        self.peer.history && matches!(self.source, Source::Waiting)
+    }
+
+    /// Takes the link down if the peer sends `what` before it said where it stands.
+    pub(super) fn too_early(&mut self, shared: &mut Shared, what: &str) -> bool {
+        let early = self.judging() && self.digesting.is_none();
+        if early {
+            self.fault(shared, PeerFaultKind::Sequence, "a standing before anything else", what);
+        }
+        early
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -430,13 +435,13 @@ impl Session {
     pub(super) fn release(&mut self, shared: &mut Shared) {
         self.down = true;
         self.drop_source(shared);
-        self.drop_fetch(shared);
+        self.drop_receiving(shared);
         shared.blocked.remove(&self.link);
     }
 
     /// Whether the link's queue takes more; if not, the work is taken up again when it does.
     pub(super) fn has_room(&self, shared: &mut Shared) -> bool {
-        let room = self.outbox.bytes < shared.config.link_queue_bytes_max;
+        let room = self.outbox.bytes() < shared.config.link_queue_bytes_max;
         if !room {
             shared.blocked.insert(self.link);
         }
@@ -461,9 +466,11 @@ impl Session {
         }
         match (&self.receive, &self.source) {
             (Receive::Stopped, _) | (_, Source::Stopped) => "stopped",
-            (Receive::Held(_) | Receive::Applying { .. }, _) => "receiving",
+            (Receive::Held { .. } | Receive::Applying { .. }, _) => "receiving",
             (Receive::Idle, Source::Waiting) => "judging",
-            (Receive::Idle, Source::Planning(_) | Source::Pushing(_) | Source::Sent) => "sending",
+            (Receive::Idle, Source::Planning(_) | Source::Framing | Source::Pushing(_) | Source::Sent) => {
+                "sending"
+            }
             (Receive::Idle, Source::Snapshot(_)) => "sending a snapshot",
             (Receive::Idle, Source::Idle | Source::Off) => "live",
         }

@@ -43,7 +43,8 @@ pub(super) enum Purpose {
     /// A read of a file that may be removed later.
     Read(FileName, ReadFor),
     Link(LinkId, LinkPurpose),
-    Install(InstallPurpose),
+    /// Of the installation whose checkpoint has this number.
+    Install(u64, InstallPurpose),
 }
 
 impl From<JournalPurpose> for Purpose {
@@ -81,8 +82,8 @@ pub(super) enum ReadFor {
 /// What a blob command of one link is for.
 #[derive(Debug)]
 pub(super) enum LinkPurpose {
-    /// Which of the blobs that received records need are stored.
-    StatWanted(Vec<BlobKey>),
+    /// Which of the blobs that received records need are stored, and which look at them this is.
+    StatWanted(u64, Vec<BlobKey>),
     /// Which of the blobs that the peer has are missing here.
     StatOffered(Vec<BlobKey>),
     /// A piece that the peer asked for: its offset, and its place in the order.
@@ -143,10 +144,14 @@ pub(super) struct Shared {
     pub(super) gated: VecDeque<(Lsn, Version)>,
     /// Why a replica that wrote the log may not go on writing it.
     pub(super) fenced: Option<String>,
+    /// What `current` says once its replacement is durable; until then the old one holds.
+    pub(super) committing: Option<(Current, Opaque)>,
     /// Files that the next commit of `current` makes useless.
     pub(super) obsolete: Vec<FileName>,
     /// Links that went down in this turn.
     pub(super) went_down: Vec<LinkId>,
+    /// Something that a link may be waiting for was freed in this turn.
+    pub(super) freed: bool,
     /// Links that had no room for what they have to send.
     pub(super) blocked: BTreeSet<LinkId>,
     pub(super) saves: Saves,
@@ -198,8 +203,10 @@ impl Shared {
             compaction: None,
             gated: VecDeque::new(),
             fenced: parts.fenced,
+            committing: None,
             obsolete: Vec::new(),
             went_down: Vec::new(),
+            freed: false,
             blocked: BTreeSet::new(),
             saves: Saves::default(),
             next_request: 0,
@@ -224,6 +231,20 @@ impl Shared {
             let appended = self.journal.append(ENTRY_EPOCH_START, &bytes);
             debug_assert!(appended.is_ok(), "an empty journal has room for one entry");
         }
+    }
+
+    /// Nothing is written any more. What was under way ends with the fault; which of it a recovery
+    /// finds done is uncertain.
+    pub(super) fn halt(&mut self, fault: &StorageFault) {
+        self.halted = Some(fault.clone());
+        self.install = None;
+        self.committing = None;
+        self.refuse_running(fault);
+    }
+
+    /// Whether the journal lacks its last seal and may still be given one.
+    pub(super) fn needs_seal(&self) -> bool {
+        self.halted.is_none() && self.journal.needs_seal()
     }
 
     /// Where our durable history stands.
@@ -289,6 +310,9 @@ impl Shared {
 
     /// Removes the files that wait for it and that nothing names any more.
     pub(super) fn remove_unused(&mut self) {
+        if self.halted.is_some() {
+            return;
+        }
         let free: Vec<FileName> = self.removals.iter().copied().filter(|f| !self.in_use(*f)).collect();
         if free.is_empty() {
             return;

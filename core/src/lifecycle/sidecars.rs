@@ -37,8 +37,10 @@ pub(super) struct Saves {
     members_dirty: bool,
     acked: bool,
     authority: bool,
-    /// A write failed: nothing is written any more.
-    failed: bool,
+    /// The change of the members that waits for the write that is out.
+    queued: Option<(RequestId, MembersChange)>,
+    /// A write about peers failed: none is tried again, and compaction has nothing new to go by.
+    failed: Option<StorageFault>,
 }
 
 impl Shared {
@@ -54,7 +56,7 @@ impl Shared {
 
     /// Asks for more versions ahead, if the authority wants some.
     pub(super) fn reserve(&mut self) {
-        if self.saves.failed {
+        if self.halted.is_some() {
             return;
         }
         if let Some(content) = self.authority.as_mut().and_then(Authority::wants_reservation) {
@@ -69,7 +71,6 @@ impl Shared {
         if let Some(authority) = &mut self.authority {
             authority.reserved(result.is_ok());
         }
-        self.saves.failed |= result.is_err();
         result
     }
 
@@ -85,12 +86,18 @@ impl Shared {
 
     /// Hands what may go to the journal.
     pub(super) fn submit(&mut self) {
+        if self.halted.is_some() {
+            return;
+        }
         let gate = self.gate();
         self.journal.submit(gate, &mut self.out);
     }
 
     /// Records on disk that the last batch is durable.
     pub(super) fn seal(&mut self) {
+        if self.halted.is_some() {
+            return;
+        }
         let gate = self.gate();
         self.journal.seal(gate, &mut self.out);
     }
@@ -101,11 +108,15 @@ impl Shared {
         request: RequestId,
         change: MembersChange,
     ) -> Result<(), RequestError> {
-        if self.closing {
-            return Err(RequestError::Closing);
+        if let Some(fault) = self.halted.as_ref().or(self.saves.failed.as_ref()) {
+            return Err(RequestError::Storage(fault.clone()));
         }
         if self.saves.members.is_some() {
-            return Err(RequestError::Busy { what: "a change of the members" });
+            if self.saves.queued.is_some() {
+                return Err(RequestError::Busy { what: "a change of the members" });
+            }
+            self.saves.queued = Some((request, change));
+            return Ok(());
         }
         let mut members = self.members.clone();
         members.change(&change)?;
@@ -139,13 +150,23 @@ impl Shared {
             }
             Ok(()) => {}
             Err(fault) => {
-                self.saves.failed = true;
+                self.saves.failed = Some(fault.clone());
                 if by_request {
                     let done = Done::Refused(RequestError::Storage(fault));
                     self.out.event(Event::Done { request, done });
                 }
             }
         }
+        if let Some((request, change)) = self.saves.queued.take()
+            && let Err(error) = self.change_members(request, change)
+        {
+            self.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+    }
+
+    /// Whether what is known of peers may still be stored.
+    fn may_save(&self) -> bool {
+        self.saves.failed.is_none() && self.halted.is_none()
     }
 
     /// A peer was authenticated, or reads, or acknowledged: its membership follows.
@@ -160,13 +181,12 @@ impl Shared {
 
     /// Whether something about peers waits to be stored.
     pub(super) fn acked_dirty(&self) -> bool {
-        !self.saves.failed
-            && (self.acked.dirty() || (self.saves.members_dirty && self.saves.members.is_none()))
+        self.may_save() && (self.acked.dirty() || (self.saves.members_dirty && self.saves.members.is_none()))
     }
 
     /// Stores what is known of peers.
     pub(super) fn save_acked(&mut self) {
-        if self.saves.failed {
+        if !self.may_save() {
             return;
         }
         if let Some(content) = self.acked.begin_save() {
@@ -181,8 +201,10 @@ impl Shared {
     /// The book is stored, or not. One that is not stored holds compaction back, nothing else.
     pub(super) fn on_acked_saved(&mut self, result: Result<(), StorageFault>) {
         self.saves.acked = false;
-        self.saves.failed |= result.is_err();
         self.acked.saved(result.is_ok());
+        if let Err(fault) = result {
+            self.saves.failed = Some(fault);
+        }
     }
 
     /// Whether a write of a sidecar, of `current` or of a checkpoint is out.

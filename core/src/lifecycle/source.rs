@@ -36,6 +36,8 @@ pub(super) enum Source {
     Idle,
     /// Reading the next batch.
     Planning(Plan),
+    /// Reading the checkpoint for a snapshot in one frame.
+    Framing,
     /// Sending the blobs of the next batch or snapshot ahead of it.
     Pushing(Push),
     /// A batch or snapshot frame is out.
@@ -78,6 +80,14 @@ impl Session {
             return;
         }
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
+        if let Some(theirs) = self.ahead {
+            if tail >= theirs.tail {
+                self.ahead = None;
+                self.source = Source::Waiting;
+                self.judge_standing(shared, theirs);
+            }
+            return;
+        }
         if self.acked >= tail {
             if self.synced != Some(tail) && !tail.is_zero() {
                 self.synced = Some(tail);
@@ -86,6 +96,9 @@ impl Session {
             return;
         }
         if shared.halted.is_some() || !self.has_room(shared) {
+            return;
+        }
+        if shared.too_late_to_count(&self.peer.identity, self.acked.max(floor)) {
             return;
         }
         if self.acked < floor {
@@ -272,7 +285,7 @@ impl Session {
     pub(super) fn on_snapshot_get(&mut self, shared: &mut Shared, get: SnapshotGet) {
         let SnapshotGet { sha256, offset } = get;
         let Source::Snapshot(serving) = &mut self.source else {
-            if matches!(self.source, Source::Idle | Source::Planning(_) | Source::Sent) {
+            if matches!(self.source, Source::Idle | Source::Planning(_) | Source::Framing | Source::Sent) {
                 // Its pin ran out, or the peer asked again after it had all: offer anew if needed.
                 return self.pump_source(shared);
             }
@@ -287,10 +300,6 @@ impl Session {
         if serving.checkpoint.sha256 != sha256 || offset >= serving.checkpoint.bytes {
             let expected = alloc::format!("an offset below {} of the offer", serving.checkpoint.bytes);
             return self.fault(shared, PeerFaultKind::Snapshot, expected, alloc::format!("{offset}"));
-        }
-        if self.serving >= shared.config.blob_requests_max {
-            let expected = alloc::format!("at most {} open requests", shared.config.blob_requests_max);
-            return self.fault(shared, PeerFaultKind::Limit, expected, "one more");
         }
         self.serving += 1;
         serving.until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
@@ -312,6 +321,12 @@ impl Session {
         result: Result<Vec<u8>, StorageFault>,
     ) {
         match result {
+            Ok(data) if data.is_empty() => {
+                let Source::Snapshot(serving) = &self.source else { return };
+                let file = FileName::Checkpoint(serving.checkpoint.number);
+                let detail = "expected more of the checkpoint, found its end";
+                self.read_failed(shared, StorageFault::damaged(file, offset, detail));
+            }
             Ok(data) => {
                 self.answer_piece(shared, place, OwnMessage::SnapshotChunk(SnapshotChunk { offset, data }));
             }
@@ -330,6 +345,7 @@ impl Session {
             Source::Off
             | Source::Idle
             | Source::Planning(_)
+            | Source::Framing
             | Source::Pushing(_)
             | Source::Snapshot(_)
             | Source::Stopped => {}
@@ -362,8 +378,7 @@ impl Session {
             let reason = PairReason::SnapshotTooLarge;
             return self.stop(shared, Verdict::Unknown { reason });
         }
-        // Until it is read the source counts as waiting for the peer: nothing else is planned.
-        self.source = Source::Sent;
+        self.source = Source::Framing;
         let bytes_max = u32::try_from(checkpoint.bytes).unwrap_or(u32::MAX);
         let file = FileName::Checkpoint(checkpoint.number);
         shared.read(file, 0, bytes_max, ReadFor::SnapshotFrame(self.link));
@@ -375,6 +390,9 @@ impl Session {
         shared: &mut Shared,
         result: Result<Vec<u8>, StorageFault>,
     ) {
+        if !matches!(self.source, Source::Framing) {
+            return;
+        }
         let cut = shared.history.floor();
         let log = shared.current.log;
         let mut records = Vec::new();

@@ -49,7 +49,7 @@ pub(super) fn mutate(shared: &mut Shared, mutations: &[Mutation]) -> Result<Vec<
 
 /// Whether this replica takes mutations of its own now.
 fn writable(shared: &Shared) -> Result<(), MutationError> {
-    if let Health::Halted(fault) = shared.journal.health() {
+    if let Some(fault) = &shared.halted {
         return Err(MutationError::Halted(fault.clone()));
     }
     if shared.closing {

@@ -96,6 +96,8 @@ pub(crate) struct Wires {
     pub(crate) out: BTreeMap<LinkId, VecDeque<u8>>,
     ready: BTreeSet<LinkId>,
     closing: BTreeSet<LinkId>,
+    /// Links that take no bytes before they are resumed.
+    paused: BTreeSet<LinkId>,
 }
 
 /// The host of one replica.
@@ -119,6 +121,9 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
         }
         if let Event::CloseLink { link, .. } = &event {
             self.wires.closing.insert(*link);
+        }
+        if let Event::Resume { link } = &event {
+            self.wires.paused.remove(link);
         }
         self.events.push(event);
     }
@@ -163,10 +168,14 @@ impl NodeHost {
             Some(_) | None => pick,
         };
         let command = self.commands.remove(at);
-        Some(match command {
+        Some(self.execute_one(command))
+    }
+
+    fn execute_one(&mut self, command: Command) -> ReplicaCompletion {
+        match command {
             Command::Storage(command) => self.disk.execute(command).into(),
             Command::Blob(command) => self.blobs.execute(command),
-        })
+        }
     }
 }
 
@@ -231,13 +240,44 @@ impl Cluster {
         config: ReplicaConfig,
         log: LogId,
     ) -> usize {
-        let at = self.nodes.len();
-        let init = Init {
-            log,
+        let init = Init { log, ..self.init(identity, writes) };
+        let at = self.add_empty(config);
+        self.start(at, Some(init)).expect("a new log");
+        at
+    }
+
+    pub(crate) fn init(&self, identity: &str, writes: bool) -> Init {
+        Init {
+            log: LOG,
             identity: identity.into(),
             namespaces: vec![b"files".to_vec()],
             authority: writes.then(|| AuthorityId::from_text(identity)),
-        };
+        }
+    }
+
+    /// A node whose power was cut while its log was being made, after `count` commands.
+    pub(crate) fn add_crashed(
+        &mut self,
+        identity: &str,
+        writes: bool,
+        config: ReplicaConfig,
+        count: usize,
+    ) -> usize {
+        let (init, seed, now) = (self.init(identity, writes), self.seed(), self.now);
+        let at = self.add_empty(config.clone());
+        let node = &mut self.nodes[at];
+        let mut recovery = Recovery::create(now, seed, config, init);
+        for _ in 0..count {
+            let _ = drain(&mut recovery, &mut node.host, &mut Vec::new(), 64);
+            let Some(completion) = node.host.step(&mut self.rng) else { break };
+            recovery.handle_completion(now, completion);
+        }
+        self.kill(at);
+        at
+    }
+
+    fn add_empty(&mut self, config: ReplicaConfig) -> usize {
+        let at = self.nodes.len();
         self.nodes.push(Node {
             host: NodeHost::default(),
             replica: None,
@@ -245,7 +285,6 @@ impl Cluster {
             config,
             links: BTreeMap::new(),
         });
-        self.start(at, Some(init)).expect("a new log");
         at
     }
 
@@ -299,6 +338,7 @@ impl Cluster {
         node.host.commands.clear();
         node.host.wires = Wires::default();
         node.host.disk.power_cut();
+        node.host.blobs.parts.clear();
     }
 
     pub(crate) fn restart(&mut self, at: usize) {
@@ -339,17 +379,32 @@ impl Cluster {
             let node = &mut self.nodes[node];
             node.host.wires.out.remove(&link);
             node.host.wires.ready.remove(&link);
+            node.host.wires.paused.remove(&link);
             if let Some(replica) = &mut node.replica {
                 replica.handle_link_down(now, link);
             }
         }
     }
 
-    fn drain(&mut self, at: usize) {
+    /// Takes what a node has to say; nothing is executed.
+    pub(crate) fn drain(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let Some(replica) = &mut node.replica else { return };
         let mut buf = Vec::new();
         while drain(replica, &mut node.host, &mut buf, 16) == Next::More {}
+    }
+
+    /// Executes the commands that `wanted` picks, oldest first, until there are none; all others wait.
+    pub(crate) fn run(&mut self, at: usize, wanted: impl Fn(&Command) -> bool) {
+        self.drain(at);
+        while let Some(which) = self.nodes[at].host.commands.iter().position(&wanted) {
+            let now = self.now;
+            let node = &mut self.nodes[at];
+            let command = node.host.commands.remove(which);
+            let completion = node.host.execute_one(command);
+            node.replica.as_mut().expect("up").handle_completion(now, completion);
+            self.drain(at);
+        }
     }
 
     /// One random step of one node: a command, some bytes of a link, or nothing to do.
@@ -357,17 +412,33 @@ impl Cluster {
         self.now.mono = Instant(self.now.mono.0 + 1_000);
         self.drain(at);
         let mut did = false;
-        let now = self.now;
         if self.rng.below(2) == 0 || self.nodes[at].links.is_empty() {
-            let node = &mut self.nodes[at];
-            if let (Some(replica), Some(completion)) = (&mut node.replica, node.host.step(&mut self.rng)) {
-                replica.handle_completion(now, completion);
-                did = true;
-            }
+            did = self.execute_next(at);
         }
+        did |= self.step_links(at);
+        self.drain(at);
+        did
+    }
+
+    /// Executes one command of a node; whether it had one.
+    pub(crate) fn execute_next(&mut self, at: usize) -> bool {
+        let now = self.now;
+        let node = &mut self.nodes[at];
+        let Some(replica) = &mut node.replica else { return false };
+        let Some(completion) = node.host.step(&mut self.rng) else { return false };
+        replica.handle_completion(now, completion);
+        true
+    }
+
+    /// Carries some bytes of a node's links; whether there were any.
+    pub(crate) fn step_links(&mut self, at: usize) -> bool {
+        let (now, mut did) = (self.now, false);
         let links: Vec<(LinkId, (usize, LinkId))> =
             self.nodes[at].links.iter().map(|(link, peer)| (*link, *peer)).collect();
         for (link, (peer, peer_link)) in links {
+            if self.nodes[peer].host.wires.paused.contains(&peer_link) {
+                continue;
+            }
             let limit = 1 + self.rng.below(4096) as usize;
             let queue = self.nodes[at].host.wires.out.entry(link).or_default();
             let bytes: Vec<u8> = queue.drain(..limit.min(queue.len())).collect();
@@ -379,15 +450,16 @@ impl Cluster {
             }
             did = true;
             if let Some(replica) = &mut self.nodes[peer].replica {
-                let flow = replica.handle_received(now, peer_link, &bytes);
-                assert!(flow == Flow::More || replica.status().commands_outstanding > 0);
+                if replica.handle_received(now, peer_link, &bytes) == Flow::Pause {
+                    self.nodes[peer].host.wires.paused.insert(peer_link);
+                }
+                self.drain(peer);
             }
         }
-        self.drain(at);
         did
     }
 
-    /// Steps until nothing moves any more, time included up to `idle_ms` at a time.
+    /// Steps until nothing moves any more but what waits for longer than some milliseconds.
     pub(crate) fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000_000 {
@@ -398,7 +470,14 @@ impl Cluster {
             }
             quiet = if did { 0 } else { quiet + 1 };
             if quiet == 3 {
-                return;
+                // A link that had no room looks again after some milliseconds.
+                let soon = Some(self.now.mono.after_ms(10));
+                let due = |n: &Node| n.replica.as_ref().and_then(|r| r.pending().deadline);
+                if !self.nodes.iter().any(|n| due(n).is_some() && due(n) <= soon) {
+                    return;
+                }
+                self.tick(10);
+                quiet = 0;
             }
         }
         panic!("the cluster does not settle");
@@ -406,6 +485,12 @@ impl Cluster {
 
     /// Lets time pass, then settles.
     pub(crate) fn pass(&mut self, ms: u64) {
+        self.tick(ms);
+        self.settle();
+    }
+
+    /// Lets time pass.
+    pub(crate) fn tick(&mut self, ms: u64) {
         self.now.mono = self.now.mono.after_ms(ms);
         let now = self.now;
         for node in &mut self.nodes {
@@ -413,7 +498,6 @@ impl Cluster {
                 replica.handle_timeout(now);
             }
         }
-        self.settle();
     }
 
     pub(crate) fn replica(&mut self, at: usize) -> &mut Replica {

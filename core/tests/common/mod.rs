@@ -7,3 +7,4 @@ pub(crate) mod disk;
 pub(crate) mod event_log;
 pub(crate) mod handshake;
 pub(crate) mod numbers;
+pub(crate) mod peer;

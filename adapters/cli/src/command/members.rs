@@ -2,8 +2,9 @@
 
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::report::MemberReport;
+use crate::report::{MemberReport, StatusReport};
 use clap::Subcommand;
+use serde::Serialize;
 use strandline_core::lifecycle::api::MembersChange;
 
 /// Show or change whom compaction waits for.
@@ -31,6 +32,13 @@ enum Action {
     Clear,
 }
 
+#[derive(Serialize)]
+struct Listed<'a> {
+    /// Whether anybody ever said who the members are.
+    members_configured: bool,
+    members: &'a [MemberReport],
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let change = match &args.action {
         Action::Add { identity } => Some(MembersChange::Add(identity.clone())),
@@ -44,16 +52,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         }
         replica.status()
     })?;
-    if !status.members_configured {
+    let StatusReport { members_configured, members, .. } = &status;
+    if context.output.is_json() {
+        return context.output.result("", &Listed { members_configured: *members_configured, members });
+    }
+    if !members_configured {
         return context.output.text("no membership is configured; compaction is blocked");
     }
-    if status.members.is_empty() {
+    if members.is_empty() {
         return context.output.text("no members; compaction waits for nobody");
     }
-    if context.output.is_json() {
-        return status.members.iter().try_for_each(|member| context.output.result("", member));
-    }
-    context.output.table(["member", "state", "acked"], status.members.iter().map(row))
+    context.output.table(["member", "state", "acked"], members.iter().map(row))
 }
 
 /// A member as a row of a table.

@@ -12,27 +12,27 @@ use std::time::{Duration, Instant};
 const WAIT: Duration = Duration::from_secs(60);
 
 /// A replica's directory in a scratch directory.
-pub struct Replica {
-    pub home: tempfile::TempDir,
+pub(crate) struct Replica {
+    pub(crate) home: tempfile::TempDir,
     node: Option<Child>,
 }
 
 /// How a command ended.
-pub struct Ended {
-    pub code: i32,
-    pub stdout: Vec<u8>,
-    pub stderr: String,
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
 }
 
 impl Ended {
     /// Standard output as JSON lines.
-    pub fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         let lines = self.stdout.split(|b| *b == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| serde_json::from_slice(line).expect("a line of JSON")).collect()
     }
 
     /// The last line.
-    pub fn last(&self) -> Value {
+    pub(crate) fn last(&self) -> Value {
         self.lines().pop().expect("at least one line")
     }
 }
@@ -48,7 +48,7 @@ impl From<Output> for Ended {
 }
 
 /// Looks until it holds.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < WAIT, "waited in vain for {what}");
@@ -57,22 +57,22 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 impl Replica {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { home: tempfile::tempdir().expect("a directory"), node: None }
     }
 
     /// A replica that writes a log.
-    pub fn writer(identity: &str) -> Self {
+    pub(crate) fn writer(identity: &str) -> Self {
         let replica = Self::new();
         replica.done(["init", "--identity", identity]);
         replica
     }
 
-    pub fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.home.path().join("log")
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
@@ -83,24 +83,24 @@ impl Replica {
     }
 
     /// Runs a command with --json.
-    pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
         self.command(args).arg("--json").output().expect("runs").into()
     }
 
     /// Runs a command as a person would.
-    pub fn plain<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+    pub(crate) fn plain<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
         self.command(args).output().expect("runs").into()
     }
 
     /// Runs a command that must be done.
-    pub fn done<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+    pub(crate) fn done<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
         let ended = self.run(args);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         ended
     }
 
     /// Stores bytes given on standard input.
-    pub fn put(&self, key: &str, bytes: &[u8]) -> Value {
+    pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> Value {
         let mut child = self
             .command(["put", key, "--json"])
             .stdin(Stdio::piped())
@@ -114,12 +114,12 @@ impl Replica {
         ended.last()
     }
 
-    pub fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         self.done(["status"]).last()
     }
 
     /// Starts the node; where it listens.
-    pub fn serve(&mut self, peers: &str) -> String {
+    pub(crate) fn serve(&mut self, peers: &str) -> String {
         let (file, ready) = (self.path("peers.toml"), self.path("ready"));
         std::fs::write(&file, peers).expect("writes");
         let _ = std::fs::remove_file(&ready);
@@ -136,7 +136,7 @@ impl Replica {
     }
 
     /// Ends the node with SIGTERM; its exit code.
-    pub fn stop(&mut self) -> i32 {
+    pub(crate) fn stop(&mut self) -> i32 {
         let mut node = self.node.take().expect("serves");
         let pid = rustix::process::Pid::from_child(&node);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
@@ -144,7 +144,7 @@ impl Replica {
     }
 
     /// Ends the node with SIGKILL.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut node = self.node.take().expect("serves");
         node.kill().expect("kills");
         node.wait().expect("ends");
@@ -161,7 +161,7 @@ impl Drop for Replica {
 }
 
 /// The regular files and directories below a root, sorted, with the files' bytes.
-pub fn tree(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+pub(crate) fn tree(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     fn walk(root: &Path, at: &Path, out: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
         for entry in std::fs::read_dir(at).expect("lists") {
             let path = entry.expect("reads").path();
@@ -182,7 +182,7 @@ pub fn tree(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
 }
 
 /// A small tree with a symlink, an empty directory and a name that is not UTF-8.
-pub fn sample(root: &Path) {
+pub(crate) fn sample(root: &Path) {
     use std::os::unix::ffi::OsStrExt;
     std::fs::create_dir_all(root.join("d/empty")).expect("creates");
     std::fs::write(root.join("d/large"), vec![7; 4 << 20]).expect("writes");

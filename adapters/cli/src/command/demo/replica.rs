@@ -2,7 +2,6 @@
 
 use crate::exit::{Exit, Failure};
 use crate::report::StatusReport;
-use crate::text::VersionText;
 use serde::de::DeserializeOwned;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -61,21 +60,40 @@ impl Replica {
     pub(super) fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Result<Vec<u8>, Failure> {
         let args: Vec<OsString> = args.into_iter().map(|a| a.as_ref().to_owned()).collect();
         let ended = self.end_of(&args)?;
-        if ended.status.success() {
-            return Ok(ended.stdout);
-        }
-        let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-        let shown = args.join(OsStr::new(" ")).to_string_lossy().into_owned();
-        Err(Failure::refused(format!("`{shown}` on {} ended with {}: {said}", self.name, ended.status)))
+        if ended.status.success() { Ok(ended.stdout) } else { Err(self.unexpected(&args, &ended)) }
     }
 
-    /// Runs a command; whether it was refused by the state it found.
+    /// Runs a command that ends as [`Exit::Done`] or refused by the state it finds; whether it was
+    /// refused.
     pub(super) fn is_refused<A: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
     ) -> Result<bool, Failure> {
         let args: Vec<OsString> = args.into_iter().map(|a| a.as_ref().to_owned()).collect();
-        Ok(self.end_of(&args)?.status.code() == Some(i32::from(Exit::Refused.code())))
+        let ended = self.end_of(&args)?;
+        match refused(&ended) {
+            false if !ended.status.success() => Err(self.unexpected(&args, &ended)),
+            refused => Ok(refused),
+        }
+    }
+
+    /// The last line of a command's output; `None` if it was refused by the state it found.
+    pub(super) fn answer_unless_refused<T: DeserializeOwned>(
+        &self,
+        args: &[&str],
+    ) -> Result<Option<T>, Failure> {
+        let owned: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let ended = self.end_of(&owned)?;
+        if ended.status.success() {
+            return self.parse(args, &ended.stdout).map(Some);
+        }
+        if refused(&ended) { Ok(None) } else { Err(self.unexpected(&owned, &ended)) }
+    }
+
+    fn unexpected(&self, args: &[OsString], ended: &Output) -> Failure {
+        let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        let shown = args.join(OsStr::new(" ")).to_string_lossy().into_owned();
+        Failure::refused(format!("`{shown}` on {} ended with {}: {said}", self.name, ended.status))
     }
 
     fn end_of(&self, args: &[OsString]) -> Result<Output, Failure> {
@@ -90,7 +108,10 @@ impl Replica {
 
     /// The last line of a command's output.
     pub(super) fn answer<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T, Failure> {
-        let out = self.run(args)?;
+        self.parse(args, &self.run(args)?)
+    }
+
+    fn parse<T: DeserializeOwned>(&self, args: &[&str], out: &[u8]) -> Result<T, Failure> {
         let line = out.split(|b| *b == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
         serde_json::from_slice(line).map_err(|e| {
             Failure::refused(format!("`{}` on {} answered no JSON: {e}", args.join(" "), self.name))
@@ -166,6 +187,10 @@ impl Replica {
     }
 }
 
+fn refused(ended: &Output) -> bool {
+    ended.status.code() == Some(i32::from(Exit::Refused.code()))
+}
+
 impl Drop for Replica {
     fn drop(&mut self) {
         // The demo has failed already if a node is still there.
@@ -184,7 +209,6 @@ pub(super) struct Imported {
 /// What `compact --json` ends with.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Compacted {
-    pub(super) floor: VersionText,
     pub(super) entries_dropped: u64,
     pub(super) tombstones_dropped: u64,
 }

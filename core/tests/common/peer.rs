@@ -1,0 +1,121 @@
+//! A peer whose every frame a test writes by hand.
+
+use super::cluster::{Cluster, small_config};
+use super::handshake::authenticate_with;
+use strandline_core::id::LinkId;
+use strandline_core::lifecycle::api::{CloseReason, Event, Flow, LinkRole, LinkStatus, PeerFaultKind};
+use strandline_core::record::{AuthorityId, Record, RecordLimits, State, Version};
+use strandline_core::wire::capability::Capabilities;
+use strandline_core::wire::frame::{FrameDecoder, write_frame};
+use strandline_core::wire::limits::WireLimits;
+use strandline_core::wire::message::{Message, decode_message, encode};
+use strandline_core::wire::own::{Mark, OwnMessage, Position};
+
+/// The peer at the other end of `link` of node `at`.
+pub(crate) struct Peer {
+    at: usize,
+    pub(crate) link: LinkId,
+    of_node: Capabilities,
+    decoder: FrameDecoder,
+}
+
+impl Peer {
+    /// Takes up a link as `identity` (a node of the cluster that lends its name), which declares
+    /// `capabilities`.
+    pub(crate) fn connect(
+        cluster: &mut Cluster,
+        at: usize,
+        identity: &str,
+        capabilities: &Capabilities,
+        role: LinkRole,
+    ) -> Self {
+        let mut lender = Cluster::new(9);
+        lender.add(identity, false, small_config());
+        let of_node = cluster.replica(at).capabilities();
+        let lent = lender.replica(0);
+        let (for_node, _) = authenticate_with(cluster.replica(at), lent, &of_node, capabilities);
+        let now = cluster.now;
+        let link = cluster.replica(at).handle_link_up(now, &for_node, role).expect("taken up");
+        Self { at, link, of_node, decoder: FrameDecoder::default() }
+    }
+
+    /// Everything a Strandline peer of the same log declares.
+    pub(crate) fn native(cluster: &mut Cluster, at: usize, identity: &str) -> Self {
+        let mut lender = Cluster::new(9);
+        lender.add(identity, false, small_config());
+        let capabilities = lender.replica(0).capabilities();
+        Self::connect(cluster, at, identity, &capabilities, LinkRole::Both)
+    }
+
+    pub(crate) fn send(&self, cluster: &mut Cluster, message: &Message) -> Flow {
+        let (mut payload, mut frame) = (Vec::new(), Vec::new());
+        encode(message, &WireLimits::default(), &mut payload).expect("within limits");
+        write_frame(&payload, &mut frame).expect("small");
+        self.send_bytes(cluster, &frame)
+    }
+
+    pub(crate) fn send_own(&self, cluster: &mut Cluster, message: OwnMessage) -> Flow {
+        self.send(cluster, &Message::Own(message))
+    }
+
+    pub(crate) fn send_bytes(&self, cluster: &mut Cluster, bytes: &[u8]) -> Flow {
+        let now = cluster.now;
+        cluster.replica(self.at).handle_received(now, self.link, bytes)
+    }
+
+    /// Says that this peer stands at `tail`, with a history nobody can check.
+    pub(crate) fn stand(&self, cluster: &mut Cluster, floor: Version, tail: Version) {
+        let mark = |version| Mark { version, digest: None };
+        let position = Position { floor: mark(floor), tail: mark(tail), epochs: Vec::new() };
+        self.send_own(cluster, OwnMessage::Position(position));
+    }
+
+    pub(crate) fn ack(&self, cluster: &mut Cluster, watermark: Version) {
+        self.send(cluster, &Message::Ack { watermark });
+    }
+
+    /// What the node said since the last call; its commands are not executed.
+    pub(crate) fn heard(&mut self, cluster: &mut Cluster) -> Vec<Message> {
+        cluster.drain(self.at);
+        let wires = &mut cluster.nodes[self.at].host.wires;
+        let bytes: Vec<u8> = wires.out.remove(&self.link).unwrap_or_default().into();
+        let (mut taken, mut messages) = (0, Vec::new());
+        loop {
+            taken += self.decoder.push(&bytes[taken..]);
+            match self.decoder.next_frame().expect("frames") {
+                Some(payload) => messages
+                    .push(decode_message(payload, &WireLimits::default(), &self.of_node).expect("a message")),
+                None if taken == bytes.len() => return messages,
+                None => {}
+            }
+        }
+    }
+
+    /// As [`Peer::heard`], after everything the node had to do is done.
+    pub(crate) fn settled(&mut self, cluster: &mut Cluster) -> Vec<Message> {
+        cluster.settle();
+        self.heard(cluster)
+    }
+
+    pub(crate) fn status(&self, cluster: &mut Cluster) -> LinkStatus {
+        let links = cluster.replica(self.at).status().links;
+        links.into_iter().find(|l| l.link == self.link).expect("a live link")
+    }
+
+    /// Which of our rules the peer broke, if the node said so.
+    pub(crate) fn fault(&self, cluster: &mut Cluster) -> Option<PeerFaultKind> {
+        cluster.drain(self.at);
+        let events = &cluster.nodes[self.at].host.events;
+        events.iter().find_map(|event| {
+            let Event::CloseLink { link, reason: CloseReason::Fault(fault) } = event else { return None };
+            (*link == self.link).then_some(fault.what)
+        })
+    }
+}
+
+/// A record as node `a` would write it.
+pub(crate) fn record(key: &str, state: State, sequence: u64) -> Record {
+    let limits = RecordLimits::default();
+    let key = limits.key(b"files", key.as_bytes()).expect("a key");
+    limits.record(key, state, Version::new(1, sequence), AuthorityId::from_text("a")).expect("a record")
+}
