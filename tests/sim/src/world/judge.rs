@@ -74,6 +74,8 @@ impl World {
 
     fn closing(&mut self, at: usize, link: LinkId, reason: &CloseReason) -> Judged {
         self.nodes[at].closing.insert(link);
+        // What still comes is thrown away, so it need not be held back.
+        self.nodes[at].paused.remove(&link);
         let Some((id, side)) = self.by_link.get(&(at, link)).copied() else { return Ok(()) };
         let conn = &self.conns[&id];
         let peer = conn.ends[1 - side].0;

@@ -242,14 +242,14 @@ impl World {
     }
 
     /// Ends connections that a side wants closed and whose bytes are out.
-    pub(super) fn close_drained(&mut self, at: usize) -> bool {
+    pub(super) fn close_drained(&mut self, at: usize, patient: bool) -> bool {
         let drained = self.nodes[at].closing.iter().copied().find(|link| {
             let empty = self.nodes[at].host.out.get(link).is_none_or(|out| out.bytes.is_empty());
             let place = self
                 .by_link
                 .get(&(at, *link))
                 .and_then(|(id, side)| self.conns.get(id).map(|conn| conn.cut[*side] || conn.broken));
-            empty || place.unwrap_or(true)
+            empty || !patient || place.unwrap_or(true)
         });
         let Some(link) = drained else { return false };
         self.nodes[at].closing.remove(&link);

@@ -21,7 +21,7 @@ impl World {
             let node = &mut self.nodes[at];
             node.host.armed = Armed::default();
             node.slow_until_ns = 0;
-            node.clock = Clock { stalled: None, ..node.clock };
+            node.clock = Clock { ahead_ns: node.clock.ahead_ns, ..Clock::default() };
             let broken = node.halted || node.closed || !node.damage.is_empty() || node.twin;
             if broken && matches!(self.nodes[at].life, Life::Up(_) | Life::Recovering(_)) {
                 self.stop(at, false);

@@ -96,7 +96,9 @@ impl World {
                 self.after(at)
             }
             Turn::Close => {
-                self.close_drained(at);
+                // A host does not wait for ever for its last bytes to leave.
+                let patient = !self.rng.once_in(64);
+                self.close_drained(at, patient);
                 Ok(())
             }
         }
