@@ -12,6 +12,9 @@ use strandline_core::lifecycle::recovery::RecoveryError;
 use strandline_core::record::{State, Version};
 use strandline_core::verdict::Verdict;
 
+/// A replica took records of two histories: known, and told apart from what nothing explains.
+pub const MIXED: &str = "mixed";
+
 /// How many entries are remembered to judge damage by.
 const REMEMBERED: usize = 256;
 
@@ -163,6 +166,10 @@ impl World {
             return Ok(());
         }
         let Some(path) = self.tree.path(&claimed, &digest) else {
+            if self.forked {
+                // See "Two histories at once" in docs/FAULTS.md.
+                return Err(Violation::new(MIXED, format!("{at} mixes two histories at {}", status.tail)));
+            }
             let text = format!(
                 "{at} went from {} {} to {} {}, which does not follow",
                 self.nodes[at].claim.version,

@@ -18,6 +18,8 @@ use links::Conn;
 use std::collections::BTreeMap;
 use strandline_core::id::LinkId;
 
+pub use judge::MIXED;
+
 /// What must never happen, happened.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
@@ -69,6 +71,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// Records that were submitted.
     pub records: usize,
+    /// Two histories were mixed, which ended the run: see `docs/FAULTS.md`.
+    pub mixed: bool,
     /// What went wrong.
     pub violation: Option<Violation>,
     /// What happened, for people, if it was asked for.
@@ -144,7 +148,8 @@ impl World {
             hash: self.hash,
             counts,
             records: self.tree.len(),
-            violation,
+            mixed: violation.as_ref().is_some_and(|violation| violation.kind == MIXED),
+            violation: violation.filter(|violation| violation.kind != MIXED),
             trace: self.trace.unwrap_or_default(),
         }
     }
