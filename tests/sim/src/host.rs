@@ -119,6 +119,11 @@ impl NodeHost {
         }
     }
 
+    /// Decides from here on by another seed.
+    pub const fn reseed(&mut self, seed: u64) {
+        self.rng = Rng::new(seed);
+    }
+
     /// Whether commands wait to be executed.
     #[must_use]
     pub fn busy(&self) -> bool {

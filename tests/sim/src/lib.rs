@@ -2,6 +2,7 @@
 //! fail as `docs/FAULTS.md` says. One seed gives one run, byte for byte.
 
 pub mod blobs;
+pub mod crash;
 pub mod effect;
 pub mod fault;
 pub mod fs;

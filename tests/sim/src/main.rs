@@ -4,13 +4,14 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
+use strandline_sim::crash::{SCRIPTS, Visited, enumerate, failed_sync};
 use strandline_sim::fault::{Counts, Fault};
 use strandline_sim::plan::Plan;
 use strandline_sim::run::{command, run};
 use strandline_sim::shrink::shrink;
 use strandline_sim::world::Outcome;
 
-const USAGE: &str = "usage: strandline-sim run [--seeds N] [--from SEED] [--jobs N] | replay SEED [--ops I,J,...] | shrink SEED";
+const USAGE: &str = "usage: strandline-sim run [--seeds N] [--from SEED] [--jobs N] | replay SEED [--ops I,J,...] | shrink SEED | crash";
 
 fn main() -> ExitCode {
     // A panic of the core is reported with its seed, not here.
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             Some(seed) => replay(seed, &args),
             None => usage(),
         },
+        Some("crash") => crashes(),
         Some("shrink") => match args.get(1).and_then(|seed| seed.parse().ok()) {
             Some(seed) => shortest(seed),
             None => usage(),
@@ -48,6 +50,30 @@ fn shortest(seed: u64) -> ExitCode {
         }
         None => ExitCode::SUCCESS,
     }
+}
+
+/// Crashes every script everywhere.
+fn crashes() -> ExitCode {
+    let mut failed = false;
+    for script in SCRIPTS {
+        match enumerate(script) {
+            Ok(Visited { boundaries, states, nested }) => {
+                println!("{:<28} {boundaries:>5} boundaries {states:>8} states {nested:>8} nested", script.name);
+            }
+            Err(text) => {
+                failed = true;
+                println!("{:<28} FAILS {text}", script.name);
+            }
+        }
+    }
+    match failed_sync() {
+        Ok(states) => println!("{:<28} {states:>25} states", "failed sync, then power cut"),
+        Err(text) => {
+            failed = true;
+            println!("failed sync FAILS {text}");
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn usage() -> ExitCode {

@@ -39,7 +39,7 @@ fn identity(replica: &Replica) -> PeerIdentity {
 }
 
 /// A handshake over no wire: what `a`, which dials, and `b` then know of each other.
-fn authenticate(a: &Replica, b: &Replica) -> (Authenticated, Authenticated) {
+pub(crate) fn authenticate(a: &Replica, b: &Replica) -> (Authenticated, Authenticated) {
     let mut to_b = Vec::new();
     let dial = DialAuth {
         token: "secret".into(),

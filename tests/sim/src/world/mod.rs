@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use strandline_core::id::LinkId;
 
 pub use judge::MIXED;
+pub(crate) use links::authenticate;
 
 /// What must never happen, happened.
 #[derive(Clone, Debug, Eq, PartialEq)]
