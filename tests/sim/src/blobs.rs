@@ -77,7 +77,6 @@ impl BlobJob {
     }
 
     /// The command.
-    #[must_use]
     pub const fn command(&self) -> &BlobCommand {
         &self.command
     }

@@ -127,7 +127,6 @@ impl StorageJob {
     }
 
     /// The command, without the bytes it writes.
-    #[must_use]
     pub const fn command(&self) -> &StorageCommand {
         &self.command
     }
@@ -261,18 +260,17 @@ impl StorageJob {
         armed: &mut Armed,
         counts: &mut Counts,
     ) -> StorageCompletion {
-        let read_fault = match &self.command {
-            StorageCommand::Read { file, .. } => {
-                if armed.once.remove(&Fault::FailedRead) {
-                    counts.add(Fault::FailedRead);
-                    Some(self.fault(StorageAction::Read, StorageCause::Failed))
-                } else if fs.exists(Name::File(*file)) {
-                    None
-                } else {
-                    Some(self.fault(StorageAction::Read, StorageCause::Missing))
-                }
+        let read_fault = if let StorageCommand::Read { file, .. } = &self.command {
+            if armed.once.remove(&Fault::FailedRead) {
+                counts.add(Fault::FailedRead);
+                Some(self.fault(StorageAction::Read, StorageCause::Failed))
+            } else if fs.exists(Name::File(*file)) {
+                None
+            } else {
+                Some(self.fault(StorageAction::Read, StorageCause::Missing))
             }
-            _ => None,
+        } else {
+            None
         };
         match self.command {
             StorageCommand::List { ticket } => ticket.complete(result.map(|()| fs.list())),

@@ -58,7 +58,10 @@ fn crashes() -> ExitCode {
     for script in SCRIPTS {
         match enumerate(script) {
             Ok(Visited { boundaries, states, nested }) => {
-                println!("{:<28} {boundaries:>5} boundaries {states:>8} states {nested:>8} nested", script.name);
+                println!(
+                    "{:<28} {boundaries:>5} boundaries {states:>8} states {nested:>8} nested",
+                    script.name
+                );
             }
             Err(text) => {
                 failed = true;

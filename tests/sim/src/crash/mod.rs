@@ -137,11 +137,8 @@ impl Crash<'_> {
         }
         let dirty = self.fs.dirty();
         for page in &dirty {
-            let bytes: Vec<usize> = if dirty.len() <= TORN_EVERYWHERE_MAX {
-                (1..PAGE).collect()
-            } else {
-                TORN_AT.to_vec()
-            };
+            let bytes: Vec<usize> =
+                if dirty.len() <= TORN_EVERYWHERE_MAX { (1..PAGE).collect() } else { TORN_AT.to_vec() };
             for byte in bytes {
                 for (first, last) in [(true, true), (true, false), (false, true), (false, false)] {
                     self.cut(&mut Always { last }, Tearing::At(*page, byte, first), visited)?;

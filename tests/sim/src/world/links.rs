@@ -277,42 +277,58 @@ impl World {
         }
     }
 
-    /// A fault of the network on some connection of this node.
-    pub(super) fn network_fault(&mut self, at: usize, fault: Fault) -> Judged {
+    /// Some connection of this node that is up, and one of its directions, for a fault of the
+    /// network that is counted then.
+    fn victim(&mut self, at: usize, fault: Fault) -> Option<(u64, usize)> {
         let of_node = |conn: &Conn| !conn.broken && conn.ends.iter().any(|(node, _)| *node == at);
         let ids: Vec<u64> = self.conns.iter().filter(|(_, conn)| of_node(conn)).map(|(id, _)| *id).collect();
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let id = ids[self.rng.index(ids.len())];
-        let direction = self.rng.index(2);
+        let id = *ids.get(self.rng.index(ids.len()))?;
         self.counts.add(fault);
-        match fault {
-            Fault::LinkBreak => {
-                self.break_conn(id);
-                // Both learn it at once.
-                while let Some(end) = self.conns.get(&id).and_then(|conn| {
-                    conn.ends.iter().zip(conn.told).find(|(_, told)| !told).map(|(end, _)| *end)
-                }) {
-                    self.tell_broken(end.0, id)?;
-                }
-            }
-            Fault::HalfOpen => {
-                // One side learns it only when the ticks get there; it may write until then.
-                let conn = self.conns.get_mut(&id).expect("picked");
-                conn.cut = [true; 2];
-                let (node, link) = conn.ends[direction];
-                self.nodes[node].closing.insert(link);
-            }
-            Fault::OneWayCut => self.conns.get_mut(&id).expect("picked").cut[direction] = true,
-            Fault::Delay => {
-                let until = self.time_ns + (1 + self.rng.below(20_000)) * 1_000_000;
-                self.conns.get_mut(&id).expect("picked").delayed_until_ns[direction] = until;
-            }
-            Fault::HostileBytes => self.hostile(id, direction),
-            _ => unreachable!("{fault:?} is no fault of the network"),
+        Some((id, self.rng.index(2)))
+    }
+
+    /// Both ends learn at once that their connection is gone.
+    pub(super) fn link_break(&mut self, at: usize) -> Judged {
+        let Some((id, _)) = self.victim(at, Fault::LinkBreak) else { return Ok(()) };
+        self.break_conn(id);
+        while let Some(end) = self
+            .conns
+            .get(&id)
+            .and_then(|conn| conn.ends.iter().zip(conn.told).find(|(_, told)| !told).map(|(end, _)| *end))
+        {
+            self.tell_broken(end.0, id)?;
         }
         Ok(())
+    }
+
+    /// A connection is gone; one side learns it soon, the other may write on.
+    pub(super) fn half_open(&mut self, at: usize) {
+        if let Some((id, direction)) = self.victim(at, Fault::HalfOpen) {
+            let conn = self.conns.get_mut(&id).expect("picked");
+            conn.cut = [true; 2];
+            let (node, link) = conn.ends[direction];
+            self.nodes[node].closing.insert(link);
+        }
+    }
+
+    pub(super) fn one_way_cut(&mut self, at: usize) {
+        if let Some((id, direction)) = self.victim(at, Fault::OneWayCut) {
+            self.conns.get_mut(&id).expect("picked").cut[direction] = true;
+        }
+    }
+
+    pub(super) fn delay(&mut self, at: usize) {
+        if let Some((id, direction)) = self.victim(at, Fault::Delay) {
+            let until = self.time_ns + (1 + self.rng.below(20_000)) * 1_000_000;
+            self.conns.get_mut(&id).expect("picked").delayed_until_ns[direction] = until;
+        }
+    }
+
+    /// Bytes that no peer sent are put into a connection.
+    pub(super) fn hostile_bytes(&mut self, at: usize) {
+        if let Some((id, direction)) = self.victim(at, Fault::HostileBytes) {
+            self.hostile(id, direction);
+        }
     }
 
     fn hostile(&mut self, id: u64, direction: usize) {

@@ -3,10 +3,10 @@
 use super::{Judged, Violation, World};
 use crate::blobs::{SMALL, contents};
 use crate::fault::Fault;
-use crate::fs::{Name, PAGE};
-use crate::node::{Backup, Clock, Damage, LOG, Life, NAMESPACE};
+use crate::fs::{Fs, Name, PAGE};
+use crate::node::{Backup, Damage, LOG, Life, NAMESPACE, Node};
 use crate::plan::{Kind, Op};
-use crate::rng::Choose;
+use crate::rng::{Choose, Rng};
 use strandline_core::id::hex;
 use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::api::{Change, MembersChange, Mutation, MutationError};
@@ -18,7 +18,17 @@ use strandline_core::seed::Seed;
 impl World {
     /// Does what an operation says, as far as the world allows it.
     pub(super) fn apply(&mut self, op: &Op) -> Judged {
-        let at = op.node % self.nodes.len();
+        let at = match op.kind {
+            Kind::Put | Kind::PutLarge | Kind::Delete | Kind::Batch | Kind::Conditional => self.writer(),
+            Kind::Compact
+            | Kind::Members
+            | Kind::Connect
+            | Kind::Start
+            | Kind::Backup
+            | Kind::Look
+            | Kind::Heal
+            | Kind::Inject(_) => op.node % self.nodes.len(),
+        };
         match op.kind {
             Kind::Put | Kind::PutLarge => {
                 let mutation = self.put(op.kind == Kind::PutLarge, at);
@@ -72,6 +82,12 @@ impl World {
             }
             Kind::Inject(fault) => self.inject(at, fault),
         }
+    }
+
+    /// One of the nodes that write: there may be one too many.
+    fn writer(&mut self) -> usize {
+        let writers: Vec<usize> = (0..self.nodes.len()).filter(|at| self.nodes[*at].writes).collect();
+        writers[self.rng.index(writers.len())]
     }
 
     fn key(&mut self) -> Key {
@@ -282,9 +298,7 @@ impl World {
         match fault {
             Fault::Kill | Fault::PowerCut => {
                 // In the midst of work there is most to lose.
-                if self.rng.once_in(2) {
-                    self.busy()?;
-                }
+                let at = if self.rng.once_in(4) { at } else { self.busy(at)? };
                 if matches!(self.nodes[at].life, Life::Up(_) | Life::Recovering(_)) {
                     self.count(fault);
                     self.stop(at, fault == Fault::PowerCut);
@@ -317,8 +331,23 @@ impl World {
                 }
                 Ok(())
             }
-            Fault::BitFlip | Fault::MisdirectedWrite | Fault::StaleSector => {
-                self.damage(at, fault);
+            Fault::BitFlip => {
+                self.damage(at, fault, |rng, _, bytes| {
+                    let bit = rng.index(bytes.len() * 8);
+                    bytes[bit / 8] ^= 1 << (bit % 8);
+                });
+                Ok(())
+            }
+            Fault::MisdirectedWrite => {
+                self.damage(at, fault, |rng, fs, bytes| {
+                    let pages = fs.clean_pages();
+                    let (other, there) = pages[rng.index(pages.len())];
+                    *bytes = fs.disk_page(other, there);
+                });
+                Ok(())
+            }
+            Fault::StaleSector => {
+                self.damage(at, fault, |_, _, bytes| *bytes = vec![0; PAGE]);
                 Ok(())
             }
             Fault::SlowCompletion => {
@@ -327,8 +356,22 @@ impl World {
                 Ok(())
             }
             Fault::StaleCompletion => self.stale(at),
-            Fault::LinkBreak | Fault::Delay | Fault::OneWayCut | Fault::HalfOpen | Fault::HostileBytes => {
-                self.network_fault(at, fault)
+            Fault::LinkBreak => self.link_break(at),
+            Fault::Delay => {
+                self.delay(at);
+                Ok(())
+            }
+            Fault::OneWayCut => {
+                self.one_way_cut(at);
+                Ok(())
+            }
+            Fault::HalfOpen => {
+                self.half_open(at);
+                Ok(())
+            }
+            Fault::HostileBytes => {
+                self.hostile_bytes(at);
+                Ok(())
             }
             Fault::DuplicateLink => {
                 let peer = self.other(at);
@@ -338,18 +381,40 @@ impl World {
                 }
                 Ok(())
             }
-            Fault::ClockJump | Fault::ClockStall | Fault::ClockBackwards => {
+            Fault::ClockJump => {
                 self.count(fault);
-                self.clock(at, fault);
+                let hours_ns = self.hours_ns();
+                self.nodes[at].clock.ahead_ns += hours_ns;
                 Ok(())
             }
-            Fault::RestoredBackup
-            | Fault::WipedDisk
-            | Fault::SecondOpener
-            | Fault::WrongMembers
-            | Fault::TwoNames
-            | Fault::TwoWriters
-            | Fault::LostAuthority => self.people(at, fault),
+            Fault::ClockStall => {
+                self.count(fault);
+                let until_ns = self.time_ns + self.hours_ns() % 60_000_000_000;
+                self.nodes[at].clock.stalled = Some((self.time_ns, until_ns));
+                Ok(())
+            }
+            Fault::ClockBackwards => {
+                self.count(fault);
+                let back_ns = self.hours_ns().min(self.nodes[at].clock.ahead_ns) + self.rng.below(1_000_000);
+                self.nodes[at].clock.behind_ns += back_ns;
+                Ok(())
+            }
+            Fault::RestoredBackup => self.restored_backup(at),
+            Fault::WipedDisk => self.wiped_disk(at),
+            Fault::SecondOpener => self.second_opener(at),
+            Fault::WrongMembers => {
+                self.count(fault);
+                self.members(0, MembersChange::Add("nobody".into()))
+            }
+            Fault::TwoNames => {
+                let name = self.nodes[1].identity.clone();
+                self.intruder(fault, &name, false)
+            }
+            Fault::TwoWriters => self.intruder(fault, "z", true),
+            Fault::LostAuthority => {
+                self.lost_authority(at);
+                Ok(())
+            }
             Fault::UnsyncedLost
             | Fault::UnsyncedReordered
             | Fault::TornWrite
@@ -366,8 +431,9 @@ impl World {
         }
     }
 
-    /// Something is written, compacted or changed, and is under way.
-    fn busy(&mut self) -> Judged {
+    /// Something is written, compacted or changed, and is under way. Says which node has something
+    /// to lose by now.
+    fn busy(&mut self, at: usize) -> Result<usize, Violation> {
         match self.rng.below(8) {
             0 => self.compact(0)?,
             1 => self.members(0, MembersChange::Add("b".into()))?,
@@ -381,18 +447,19 @@ impl World {
         for _ in 0..self.rng.below(24) {
             self.tick()?;
         }
-        Ok(())
+        for _ in 0..32 {
+            let loses = |node: &Node| node.host.fs.undecided() > 0;
+            if let Some(found) = self.nodes.iter().position(loses) {
+                return Ok(found);
+            }
+            self.tick()?;
+        }
+        Ok(at)
     }
 
-    fn clock(&mut self, at: usize, fault: Fault) {
-        let hours = self.rng.below(5_000_000) * 1_000_000;
-        let now_ns = self.time_ns;
-        let Clock { ahead_ns, behind_ns, stalled } = &mut self.nodes[at].clock;
-        match fault {
-            Fault::ClockJump => *ahead_ns += hours,
-            Fault::ClockStall => *stalled = Some((now_ns, now_ns + hours % 60_000_000_000)),
-            _ => *behind_ns += hours.min(*ahead_ns) + self.rng.below(1_000_000),
-        }
+    /// Up to an hour or so.
+    fn hours_ns(&mut self) -> u64 {
+        self.rng.below(5_000_000) * 1_000_000
     }
 
     fn stale(&mut self, at: usize) -> Judged {
@@ -409,7 +476,7 @@ impl World {
     }
 
     /// Damages one page of what is durable, one at a time.
-    fn damage(&mut self, at: usize, fault: Fault) {
+    fn damage(&mut self, at: usize, fault: Fault, change: impl FnOnce(&mut Rng, &Fs, &mut Vec<u8>)) {
         let node = &mut self.nodes[at];
         if !node.damage.is_empty() || !node.made || matches!(node.life, Life::Recovering(_)) {
             return;
@@ -420,17 +487,7 @@ impl World {
         }
         let (name, page) = pages[self.rng.index(pages.len())];
         let mut bytes = node.host.fs.disk_page(name, page);
-        match fault {
-            Fault::BitFlip => {
-                let bit = self.rng.index(bytes.len() * 8);
-                bytes[bit / 8] ^= 1 << (bit % 8);
-            }
-            Fault::MisdirectedWrite => {
-                let (other, there) = pages[self.rng.index(pages.len())];
-                bytes = node.host.fs.disk_page(other, there);
-            }
-            _ => bytes = vec![0; PAGE],
-        }
+        change(&mut self.rng, &node.host.fs, &mut bytes);
         if bytes == node.host.fs.disk_page(name, page) {
             return;
         }
