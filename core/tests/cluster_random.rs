@@ -119,7 +119,7 @@ impl World {
         let bytes = match self.rng.below(12) {
             0 => Vec::new(),
             1 => vec![self.rng.below(4) as u8; 300_000],
-            2 if self.seed % 8 == 0 => vec![self.rng.below(4) as u8; 700_000],
+            2 if self.seed.is_multiple_of(8) => vec![self.rng.below(4) as u8; 700_000],
             _ => vec![self.rng.below(200) as u8; 1 + self.rng.below(100) as usize],
         };
         let blob = blob_key(&bytes);

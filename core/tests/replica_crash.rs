@@ -159,3 +159,24 @@ fn a_creation_is_nothing_or_a_log() {
         }
     }
 }
+
+#[test]
+fn a_recovery_that_is_cut_short_recovers_to_the_same() {
+    for count in 0..24 {
+        let (mut cluster, a) = written(3);
+        let now = cluster.now;
+        cluster.replica(a).handle_compact(now, None);
+        // Somewhere in the compaction, with a write on its way.
+        cluster.put(a, "late", b"l");
+        execute(&mut cluster, a, 4, |_| {});
+        cluster.kill(a);
+        let mut whole = cluster.nodes[a].host.disk.clone();
+        cluster.restart(a);
+        let expected = state(&mut cluster, a);
+        cluster.kill(a);
+        std::mem::swap(&mut cluster.nodes[a].host.disk, &mut whole);
+        cluster.start_crashed(a, count);
+        cluster.restart(a);
+        assert_eq!(state(&mut cluster, a), expected, "{count}");
+    }
+}

@@ -18,7 +18,8 @@ use strandline_core::verdict::Verdict;
 use strandline_core::wire::blob::BlobMessage;
 use strandline_core::wire::message::Message;
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer, Stop, StopVerdict,
+    BlobRange, BlobRangeGet, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet, SnapshotOffer, Stop,
+    StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -252,6 +253,27 @@ fn a_piece_of_a_blob_that_came_otherwise_is_no_fault() {
     let piece = BlobRange { key: blob_key(b"x"), offset: 0, total: 1, data: b"x".to_vec() };
     peer.send_own(&mut cluster, OwnMessage::BlobRange(piece));
     assert_eq!(peer.fault(&mut cluster), None);
+}
+
+#[test]
+fn a_peer_that_was_ahead_is_compared_once_we_are_there() {
+    for reached in [2, 3] {
+        let mut cluster = Cluster::new(1);
+        let b = cluster.add("b", false, small_config());
+        let mut peer = Peer::native(&mut cluster, b, "p");
+        let tail = Mark { version: at(2), digest: Some([9; 32]) };
+        let position = Position { floor: Mark::default(), tail, epochs: Vec::new() };
+        peer.send_own(&mut cluster, OwnMessage::Position(position));
+        let other = Peer::native(&mut cluster, b, "q");
+        other.stand(&mut cluster, ZERO, at(reached));
+        let records = (1..=reached).map(|i| record("k", State::Deleted, i)).collect();
+        other.send(&mut cluster, &batch(ZERO, records));
+        let heard = peer.settled(&mut cluster);
+        assert!(!heard.iter().any(|m| matches!(m, Message::Batch(_))), "nothing goes onto another history");
+        let verdict = peer.status(&mut cluster).verdict;
+        let reason = PairReason::OtherHistory;
+        assert!(matches!(&verdict, Some(Verdict::Diverged(d)) if d.reason == reason), "{verdict:?}");
+    }
 }
 
 #[test]

@@ -74,6 +74,16 @@ pub enum ConfigError {
         /// The batch limit.
         batch_bytes_max: u32,
     },
+    /// A key could be written that no peer could ever be sent.
+    #[error(
+        "a key can have {key_bytes} bytes, but a repair batch takes keys of at most {batch_key_bytes_max}"
+    )]
+    KeyExceedsBatch {
+        /// The longest namespace and logical key together.
+        key_bytes: u64,
+        /// The batch limit.
+        batch_key_bytes_max: u32,
+    },
     /// A batch from a peer might not fit one batch of the journal.
     #[error(
         "a repair batch can need {repair_bytes} bytes of journal, but batch_bytes_max is {batch_bytes_max} \
@@ -121,6 +131,12 @@ impl ReplicaConfig {
                 record_bytes_max: self.record.record_bytes_max,
                 batch_bytes_max,
             });
+        }
+        let key_bytes =
+            u64::from(self.record.namespace_bytes_max) + u64::from(self.record.logical_key_bytes_max);
+        let batch_key_bytes_max = self.wire.repair.key_bytes_max;
+        if key_bytes > u64::from(batch_key_bytes_max) {
+            return Err(ConfigError::KeyExceedsBatch { key_bytes, batch_key_bytes_max });
         }
         let repair_bytes = self.repair_batch_bytes_max();
         let (batch_bytes_max, pending_bytes_max) =
@@ -171,6 +187,13 @@ mod tests {
         let mut config = ReplicaConfig::default();
         config.record.record_bytes_max = 1 << 20;
         assert!(matches!(config.validate(), Err(ConfigError::RecordExceedsBatch { .. })));
+    }
+
+    #[test]
+    fn key_exceeds_batch() {
+        let mut config = ReplicaConfig::default();
+        config.wire.repair.key_bytes_max = 512;
+        assert!(matches!(config.validate(), Err(ConfigError::KeyExceedsBatch { .. })));
     }
 
     #[test]

@@ -276,6 +276,19 @@ impl Cluster {
         at
     }
 
+    /// Begins to recover a node, and cuts its power after `count` commands.
+    pub(crate) fn start_crashed(&mut self, at: usize, count: usize) {
+        let (seed, now) = (self.seed(), self.now);
+        let node = &mut self.nodes[at];
+        let mut recovery = Recovery::open(now, seed, node.config.clone());
+        for _ in 0..count {
+            let _ = drain(&mut recovery, &mut node.host, &mut Vec::new(), 64);
+            let Some(completion) = node.host.step(&mut self.rng) else { break };
+            recovery.handle_completion(now, completion);
+        }
+        self.kill(at);
+    }
+
     fn add_empty(&mut self, config: ReplicaConfig) -> usize {
         let at = self.nodes.len();
         self.nodes.push(Node {

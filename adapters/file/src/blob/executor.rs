@@ -1,7 +1,7 @@
 //! The threads that execute blob commands.
 
 use super::group::StoreGroup;
-use super::store::{BlobStore, name};
+use super::store::{BlobStore, fan_of, name};
 use super::upload::Upload;
 use crate::executor::ExecutorConfig;
 use crate::fault::refused;
@@ -86,7 +86,7 @@ impl BlobExecutor {
             }
             BlobCommand::Commit { ticket, key, total } => (key, Store::Commit { ticket, key, total }),
         };
-        self.lanes[usize::from(key.0[0]) % self.lanes.len()].send(work);
+        self.lanes[usize::from(fan_of(key)) % self.lanes.len()].send(work);
     }
 
     /// Finishes and answers what was started, and joins the threads. Dropping does the same.

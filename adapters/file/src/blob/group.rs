@@ -1,6 +1,6 @@
 //! Many blobs, one round of syncs.
 
-use super::store::{BlobStore, StoredBlob};
+use super::store::{BlobStore, StoredBlob, fan_of};
 use super::upload::{PIECE_BYTES, TemporaryName, Upload, hash_bytes};
 use crate::syncs::Syncs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,8 +79,8 @@ impl<'a> StoreGroup<'a> {
         for (key, temporary) in std::mem::take(&mut self.pending) {
             temporary.publish(key)?;
         }
-        for first in std::mem::take(&mut self.touched) {
-            let (fan, name) = self.store.fan_file(first)?;
+        for fan in std::mem::take(&mut self.touched) {
+            let (fan, name) = self.store.fan_file(fan)?;
             self.syncs.submit(fan, name);
         }
         self.syncs.finish()
@@ -103,7 +103,7 @@ impl<'a> StoreGroup<'a> {
 
     /// Adds an upload whose key was verified.
     pub(super) fn add_upload(&mut self, key: BlobKey, upload: Upload<'a>) -> Result<(), StorageFault> {
-        self.touched.insert(key.0[0]);
+        self.touched.insert(fan_of(key));
         if !self.holds(key, upload.bytes())? {
             let (temporary, file) = upload.into_parts();
             self.syncs.submit(file, temporary.as_str().to_owned());
@@ -132,7 +132,7 @@ impl<'a> StoreGroup<'a> {
 
     fn add_bytes(&mut self, key: BlobKey, bytes: &[u8]) -> Result<(), StorageFault> {
         if self.holds(key, bytes.len() as u64)? {
-            self.touched.insert(key.0[0]);
+            self.touched.insert(fan_of(key));
             return Ok(());
         }
         let mut upload = Upload::new(self.store)?;

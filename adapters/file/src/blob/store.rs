@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
-use strandline_core::id::{hex, unhex};
+use strandline_core::id::unhex;
 use strandline_core::lifecycle::command::{BlobPiece, Stored};
 use strandline_core::limits::FRAME_PAYLOAD_BYTES_MAX;
 use strandline_core::record::BlobKey;
@@ -156,13 +156,13 @@ impl BlobStore {
         StoreGroup::new(self, GROUP_SYNC_THREADS)
     }
 
-    /// The keys of all blobs, in order. At most the 256th part of them is in memory at once. Blobs
+    /// The keys of all blobs, in order. At most the 16th part of them is in memory at once. Blobs
     /// stored meanwhile may be missed.
     ///
     /// # Errors
     /// An item is an error for what the system reports; the keys after it go on.
     pub fn keys(&self) -> impl Iterator<Item = Result<BlobKey, StorageFault>> + '_ {
-        (0..=u8::MAX).flat_map(|first| match self.fan_keys(first) {
+        (0..FANS).flat_map(|fan| match self.fan_keys(fan) {
             Ok(keys) => keys.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(fault) => vec![Err(fault)],
         })
@@ -196,16 +196,16 @@ impl BlobStore {
         let _ = self.uploads.remove(temporary);
     }
 
-    /// Creates the fan-out folders of keys with these first bytes, durably.
-    pub(super) fn ensure_fans(&self, firsts: &BTreeSet<u8>) -> Result<(), StorageFault> {
+    /// Creates these fan-out folders, durably.
+    pub(super) fn ensure_fans(&self, fans: &BTreeSet<u8>) -> Result<(), StorageFault> {
         // Held over the sync: nobody may count on a folder that another thread has only created.
         let mut durable = self.durable.lock().expect("no holder panics");
-        let missing: Vec<u8> = firsts.difference(&durable).copied().collect();
+        let missing: Vec<u8> = fans.difference(&durable).copied().collect();
         if missing.is_empty() {
             return Ok(());
         }
-        for first in &missing {
-            self.root.make(&hex(&[*first])).or_fault(StorageAction::Write, &hex(&[*first]), None)?;
+        for fan in &missing {
+            self.root.make(&fan_name(*fan)).or_fault(StorageAction::Write, &fan_name(*fan), None)?;
         }
         self.root.sync().or_fault(StorageAction::Sync, ".", None)?;
         durable.extend(missing);
@@ -214,32 +214,32 @@ impl BlobStore {
 
     /// Gives a synced temporary file its name as a blob, whose fan-out folder exists.
     pub(super) fn publish(&self, temporary: &str, key: BlobKey) -> Result<(), StorageFault> {
-        let fan = self.root.existing(&hex(&key.0[..1])).or_fault(StorageAction::Write, &name(key), None)?;
+        let fan = self.root.existing(&fan_name(fan_of(key))).or_fault(StorageAction::Write, &name(key), None)?;
         let renamed = self.uploads.rename(temporary, &fan, &key.to_string());
         renamed.or_fault(StorageAction::Write, &name(key), None)
     }
 
     /// A fan-out folder, as a file to sync, and its name.
-    pub(super) fn fan_file(&self, first: u8) -> Result<(File, String), StorageFault> {
-        let name = hex(&[first]);
+    pub(super) fn fan_file(&self, fan: u8) -> Result<(File, String), StorageFault> {
+        let name = fan_name(fan);
         let fan = self.root.existing(&name).or_fault(StorageAction::Sync, &name, None)?;
         Ok((fan.into_file(), name))
     }
 
     fn fan(&self, key: BlobKey) -> Result<Option<Folder>, StorageFault> {
-        match self.root.existing(&hex(&key.0[..1])) {
+        match self.root.existing(&fan_name(fan_of(key))) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             other => other.map(Some).or_fault(StorageAction::Read, &name(key), None),
         }
     }
 
-    fn fan_keys(&self, first: u8) -> Result<Vec<BlobKey>, StorageFault> {
+    fn fan_keys(&self, number: u8) -> Result<Vec<BlobKey>, StorageFault> {
         let mut key = BlobKey([0; 32]);
-        key.0[0] = first;
+        key.0[0] = number << 4;
         let Some(fan) = self.fan(key)? else { return Ok(Vec::new()) };
-        let names = fan.names().or_fault(StorageAction::List, &hex(&[first]), None)?;
+        let names = fan.names().or_fault(StorageAction::List, &fan_name(number), None)?;
         let mut keys: Vec<_> = names.iter().filter_map(|name| unhex(name)).map(BlobKey).collect();
-        keys.retain(|key| key.0[0] == first);
+        keys.retain(|key| fan_of(*key) == number);
         keys.sort_unstable();
         Ok(keys)
     }
@@ -247,7 +247,20 @@ impl BlobStore {
 
 /// Where a blob is, below the store's folder.
 pub(super) fn name(key: BlobKey) -> String {
-    format!("{}/{key}", hex(&key.0[..1]))
+    format!("{}/{key}", fan_name(fan_of(key)))
+}
+
+/// How many folders blobs are spread over. Few, since each folder touched is a sync of its own in
+/// every group of blobs; enough that none grows past what a file system lists at ease.
+const FANS: u8 = 16;
+
+/// The folder of a blob: the first digit of its key.
+pub(super) const fn fan_of(key: BlobKey) -> u8 {
+    key.0[0] >> 4
+}
+
+fn fan_name(fan: u8) -> String {
+    format!("{fan:x}")
 }
 
 #[cfg(test)]
