@@ -214,7 +214,8 @@ impl BlobStore {
 
     /// Gives a synced temporary file its name as a blob, whose fan-out folder exists.
     pub(super) fn publish(&self, temporary: &str, key: BlobKey) -> Result<(), StorageFault> {
-        let fan = self.root.existing(&fan_name(fan_of(key))).or_fault(StorageAction::Write, &name(key), None)?;
+        let fan =
+            self.root.existing(&fan_name(fan_of(key))).or_fault(StorageAction::Write, &name(key), None)?;
         let renamed = self.uploads.rename(temporary, &fan, &key.to_string());
         renamed.or_fault(StorageAction::Write, &name(key), None)
     }

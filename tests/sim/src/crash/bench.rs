@@ -60,6 +60,7 @@ pub(super) struct Bench {
 pub(super) fn config() -> ReplicaConfig {
     let mut config = ReplicaConfig::default();
     config.record.authority_bytes_max = 16;
+    config.record.namespace_bytes_max = 8;
     config.record.logical_key_bytes_max = 64;
     config.record.record_bytes_max = 1024;
     config.wire.record = config.record;

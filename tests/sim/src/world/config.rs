@@ -10,6 +10,7 @@ pub(super) fn of(profile: &Profile, node: usize, shared: &mut Rng, rng: &mut Rng
     let mut config = ReplicaConfig::default();
     let scale: u32 = if profile.tiny { 1 } else { 8 };
     config.record.authority_bytes_max = 16;
+    config.record.namespace_bytes_max = 8;
     config.record.logical_key_bytes_max = 64;
     config.record.record_bytes_max = 1024;
     config.wire.record = config.record;
