@@ -9,6 +9,8 @@ UNIT_SECONDS     := 240
 DOC_SECONDS      := 60
 NOSTD_SECONDS    := 30
 DENY_SECONDS     := 20
+SIM_SECONDS      ?= 120
+CRASH_SECONDS    := 60
 # `make test` in all: ten minutes.
 
 DEMO_SECONDS  := 300
@@ -16,6 +18,9 @@ BENCH_SECONDS := 900
 SOAK_SECONDS  := 3600
 # For each fuzz target.
 FUZZ_SECONDS ?= 60
+
+# Seeds of the simulator.
+SEEDS ?= 2000
 
 # The tree that `make demo` imports; empty: one that it makes itself.
 DIR ?=
@@ -35,7 +40,7 @@ APART := tests/nostd fuzz
 # Journals of others, built only to be measured: nothing of theirs is shipped or licensed on.
 PEERS := benches/peers
 
-.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock
+.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash
 .NOTPARALLEL:
 
 help:
@@ -43,10 +48,12 @@ help:
 	@echo 'make demo    the replicated key space, end to end; DIR=... takes a tree of yours'
 	@echo 'make bench   speeds beside their references, written to target/bench/summary.json'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)), with a nightly compiler'
+	@echo 'make sim     SEEDS ($(SEEDS)) seeds of the simulator, with how often each fault came'
+	@echo 'make crash   every script of the simulator, crashed before every effect'
 	@echo 'make soak    the slow checks'
 	@echo 'make lock    brings all lock files up to date with the manifests'
 
-TEST_PARTS := fmt layers clippy features unit doc nostd deny
+TEST_PARTS := fmt layers clippy features unit sim crash doc nostd deny
 
 test: $(TEST_PARTS)
 
@@ -84,6 +91,13 @@ deny: $(CARGO_DENY)
 			--manifest-path $$dir/Cargo.toml check bans licenses sources || exit 1; \
 	done
 
+# One seed is one run; a failing one is cut down, and the command that replays it is printed.
+sim:
+	@$(PART) sim $(SIM_SECONDS) $(CARGO) run --release --locked -p strandline-sim -- run --seeds $(SEEDS)
+
+crash:
+	@$(PART) crash $(CRASH_SECONDS) $(CARGO) run --release --locked -p strandline-sim -- crash
+
 demo:
 	@$(PART) demo $(DEMO_SECONDS) $(CARGO) run --release --locked -p strandline-cli -- demo $(DIR)
 
@@ -105,6 +119,7 @@ fuzz: $(CARGO_FUZZ)
 
 # Tests look at STRANDLINE_SOAK and then take their long form.
 soak:
+	@$(MAKE) --no-print-directory sim SEEDS=100000 SIM_SECONDS=600
 	@STRANDLINE_SOAK=1 $(PART) soak $(SOAK_SECONDS) $(CARGO) test --release --workspace --locked -- --nocapture
 
 lock:

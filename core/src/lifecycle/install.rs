@@ -194,12 +194,16 @@ impl Session {
             return;
         }
         if let Some(install) = shared.install.as_mut().filter(|install| install.link == Some(self.link)) {
-            if install.stage != Stage::Reading || matches!(offered, Offered::Frame(_)) {
-                let expected = "no snapshot while the last one is being installed";
-                return self.fault(shared, PeerFaultKind::Sequence, expected, offered.cut().to_string());
+            match (&offered, install.stage) {
+                (Offered::Frame(_), _) => {
+                    let expected = "no snapshot while the last one is being installed";
+                    return self.fault(shared, PeerFaultKind::Sequence, expected, offered.cut().to_string());
+                }
+                // The peer gave up the offer we were reading and makes a new one.
+                (Offered::Pieces(_), Stage::Reading) => install.link_down(self.link),
+                // It let go of what we have read whole, as it may: it is answered when that is done.
+                (Offered::Pieces(_), Stage::Syncing | Stage::Entering | Stage::Committing) => {}
             }
-            // The peer gave up the offer we were reading and makes a new one.
-            install.link_down(self.link);
         }
         self.offered = Some(offered);
         self.retry_offered(shared);

@@ -12,7 +12,7 @@ use crate::error::StorageFault;
 use crate::journal::read::{EntryReader, ReadRequest};
 use crate::record::Version;
 use crate::verdict::Verdict;
-use crate::wire::own::{Mark, OwnMessage, Position};
+use crate::wire::own::{EpochMark, Mark, OwnMessage, Position};
 use alloc::string::ToString;
 use core::ops::ControlFlow;
 
@@ -50,6 +50,9 @@ impl Session {
         };
         if self.digesting.is_some() {
             return;
+        }
+        if let Some(parted) = parted(shared, position) {
+            return self.stop(shared, parted);
         }
         self.judge_standing(shared, theirs);
     }
@@ -232,6 +235,28 @@ impl Session {
             }
         }
     }
+}
+
+/// Two histories in which one epoch began elsewhere, or was given out by another authority: also
+/// where no digest is left to compare, because one side is below the other's floor.
+fn parted(shared: &Shared, position: &Position) -> Option<PairVerdict> {
+    // A replica that began with a snapshot of the reference does not know how its epochs began.
+    if !shared.opaque.chained || position.tail.digest.is_none() {
+        return None;
+    }
+    let ours = shared.history.epochs();
+    let theirs = &position.epochs;
+    let differs = |mark: &&EpochMark| theirs.iter().any(|other| other.epoch == mark.epoch && other != *mark);
+    let mark = ours.iter().find(differs)?;
+    let other = theirs.iter().find(|other| other.epoch == mark.epoch)?;
+    let text =
+        |mark: &EpochMark| alloc::format!("epoch {} of {} from {}", mark.epoch, mark.authority, mark.start);
+    Some(Verdict::Diverged(super::api::Divergence {
+        at: mark.start.min(other.start),
+        ours: text(mark),
+        theirs: text(other),
+        reason: super::api::PairReason::OtherHistory,
+    }))
 }
 
 pub(super) fn diverged(reason: super::api::PairReason, theirs: Version, ours: Version) -> PairVerdict {

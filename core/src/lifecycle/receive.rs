@@ -84,6 +84,11 @@ impl Session {
             return;
         }
         let Receive::Held { batch, blobs } = &self.receive else { return };
+        if let Some(at) = contradiction(shared, &batch.records) {
+            let verdict =
+                super::judging::diverged(super::api::PairReason::OtherHistory, at, shared.submitted);
+            return self.stop(shared, verdict);
+        }
         match delivery(shared.submitted, batch.from, batch.to) {
             Delivery::Duplicate => {
                 let to = batch.to;
@@ -228,6 +233,21 @@ pub(super) fn blob_of(record: &Record) -> Option<BlobKey> {
         State::Present { blob } => Some(blob),
         State::Deleted => None,
     }
+}
+
+/// The first record that our log, which reaches beyond it, cannot hold: what another link brought
+/// meanwhile was another history. What a later record of its key, or the floor, hides is not told.
+fn contradiction(shared: &Shared, records: &[Record]) -> Option<Version> {
+    let floor = shared.history.floor();
+    let ours = |record: &&Record| record.version > floor && record.version <= shared.submitted;
+    let contradicts = |record: &&Record| match shared.views.latest(&record.key) {
+        Some(entry) if entry.version == record.version => {
+            entry.state != record.state || entry.authority != record.authority
+        }
+        Some(entry) => entry.version < record.version,
+        None => true,
+    };
+    records.iter().filter(ours).find(contradicts).map(|record| record.version)
 }
 
 /// Whether records belong to this log: its namespaces, and one authority per epoch.

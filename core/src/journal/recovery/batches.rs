@@ -62,8 +62,16 @@ impl JournalRecovery {
                     return Ok(Ask::Read { at: self.at, bytes: self.window(room).max(least) });
                 }
                 Probe::Batch { header, payload } => {
+                    let at = self.at;
                     self.accept(&header, payload, &mut *visit)?;
-                    bytes = &bytes[usize::try_from(header.bytes()).expect("it is in memory")..];
+                    let (batch, rest) =
+                        bytes.split_at(usize::try_from(header.bytes()).expect("it is in memory"));
+                    bytes = rest;
+                    if newest {
+                        self.last.at = at;
+                        self.last.bytes.clear();
+                        self.last.bytes.extend_from_slice(batch);
+                    }
                 }
                 Probe::TooLong { header } => return Err(self.over_limit(&header).expect("it is too long")),
                 Probe::Bad(_) if !newest => {
@@ -202,7 +210,7 @@ impl JournalRecovery {
                 self.phase = Phase::Cutting;
                 Ok(Ask::Cut)
             }
-            Decision::Keep => Ok(self.sync()),
+            Decision::Keep => Ok(self.rewrite()),
             Decision::Prepare | Decision::Refuse { .. } => panic!("{case:?} is no end of batches"),
         }
     }

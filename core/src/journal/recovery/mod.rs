@@ -34,6 +34,8 @@ pub enum RecoveryPurpose {
     Read,
     /// The torn tail.
     Cut,
+    /// The last batch, or header, once more.
+    Rewrite,
     /// A file to be built on.
     Sync,
 }
@@ -103,6 +105,15 @@ pub struct JournalRecovery {
     spare: Spare,
     cases: Vec<EndCase>,
     cut: Option<CutReport>,
+    /// The last batch of the newest entered segment, or its header: the only bytes of the journal
+    /// that nothing behind them proves to be durable.
+    last: Last,
+}
+
+#[derive(Debug)]
+struct Last {
+    at: Position,
+    bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +141,8 @@ enum Phase {
     Behind { suspect: Suspect, case: EndCase, zeros: bool },
     /// Cutting.
     Cutting,
+    /// Writing the last batch again.
+    Rewriting,
     /// Syncing what is built on.
     Syncing(VecDeque<FileName>),
 }
@@ -138,6 +151,7 @@ enum Phase {
 enum Ask {
     Read { at: Position, bytes: u64 },
     Cut,
+    Rewrite,
     Sync(FileName),
     Finish,
 }
@@ -173,6 +187,7 @@ impl JournalRecovery {
             spare: Spare::Absent,
             cases: Vec::new(),
             cut: None,
+            last: Last { at, bytes: Vec::new() },
         }
     }
 
@@ -219,6 +234,10 @@ impl JournalRecovery {
             (RecoveryPurpose::Cut, StorageOutcome::Cut(result)) => {
                 let bytes = result.map_err(RecoveryFault::Failed)?;
                 self.cut = Some(CutReport { at: self.at, bytes });
+                self.rewrite()
+            }
+            (RecoveryPurpose::Rewrite, StorageOutcome::Append(result)) => {
+                result.map_err(RecoveryFault::Failed)?;
                 self.sync()
             }
             (RecoveryPurpose::Sync, StorageOutcome::Sync(result)) => {
@@ -241,7 +260,7 @@ impl JournalRecovery {
             Phase::Blank(case) => self.blank(bytes, case),
             Phase::Batches(place) => self.batches(place, bytes, visit),
             Phase::Behind { suspect, case, zeros } => self.behind(bytes, suspect, case, zeros),
-            Phase::Cutting | Phase::Syncing(_) => panic!("no read is out"),
+            Phase::Cutting | Phase::Rewriting | Phase::Syncing(_) => panic!("no read is out"),
         }
     }
 
@@ -266,12 +285,34 @@ impl JournalRecovery {
                 let Position { segment, offset } = self.at;
                 out.command(RecoveryPurpose::Cut, |ticket| StorageCommand::Cut { ticket, segment, offset });
             }
+            Ask::Rewrite => {
+                let Last { at: Position { segment, offset }, bytes } = &mut self.last;
+                let (segment, offset, bytes) = (*segment, *offset, core::mem::take(bytes));
+                out.command(RecoveryPurpose::Rewrite, |ticket| StorageCommand::Append {
+                    ticket,
+                    segment,
+                    offset,
+                    bytes,
+                });
+            }
             Ask::Sync(file) => {
                 out.command(RecoveryPurpose::Sync, |ticket| StorageCommand::Sync { ticket, file });
             }
             Ask::Finish => return RecoveryStep::Done(Box::new(self.finish())),
         }
         RecoveryStep::Working
+    }
+
+    /// Writes the last batch again before it is vouched for. If its sync failed in an earlier run,
+    /// the system may call its pages clean though the disk lacks them: then a read shows them, and
+    /// another sync does nothing for them. Older bytes need it not, since each batch was written
+    /// only after the one before it was durable.
+    fn rewrite(&mut self) -> Ask {
+        if self.last.bytes.is_empty() {
+            return self.sync();
+        }
+        self.phase = Phase::Rewriting;
+        Ask::Rewrite
     }
 
     /// Syncs what was read before anything builds on it: the page cache may hold bytes that the

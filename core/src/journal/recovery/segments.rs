@@ -5,7 +5,7 @@ use super::super::segment::{HEADER_BYTES, Position, SegmentHeader, SegmentHeader
 use super::super::writer::Spare;
 use super::end::{Decision, EndCase, RecoveryFault};
 use super::probe::all_zero;
-use super::{Ask, Found, JournalRecovery, Origin, Phase};
+use super::{Ask, Found, JournalRecovery, Last, Origin, Phase};
 use alloc::format;
 
 impl JournalRecovery {
@@ -50,6 +50,7 @@ impl JournalRecovery {
             Ok(header) => {
                 self.check_header(place, &header)?;
                 self.found[place].header = Some(header);
+                self.last = Last { at: start(header.number), bytes: bytes.to_vec() };
             }
             Err(newer @ SegmentHeaderError::Newer { .. }) => {
                 let at = start(self.found[place].number);

@@ -1,0 +1,417 @@
+//! The invariants, judged whenever something a node shows may have changed.
+
+use super::{Judged, Violation, World};
+use crate::fault::Fault;
+use crate::model::Digest;
+use crate::node::{Damage, Life};
+use std::collections::BTreeMap;
+use strandline_core::error::StorageCause;
+use strandline_core::id::{LinkId, hex};
+use strandline_core::lifecycle::api::{CloseReason, Done, Event, PairVerdict, Scan, Status};
+use strandline_core::lifecycle::recovery::RecoveryError;
+use strandline_core::record::{State, Version};
+use strandline_core::verdict::Verdict;
+
+/// A replica took records of two histories: known, and told apart from what nothing explains.
+pub const MIXED: &str = "mixed";
+
+/// How many entries are remembered to judge damage by.
+const REMEMBERED: usize = 256;
+
+/// A batch header is this long.
+const BATCH_HEADER_BYTES: u64 = 48;
+
+fn short(digest: &Digest) -> String {
+    hex(&digest[..4])
+}
+
+impl World {
+    /// Looks at what a node said.
+    pub(super) fn events(&mut self, at: usize) -> Judged {
+        while let Some(event) = self.nodes[at].host.events.pop_front() {
+            if !matches!(event, Event::Frames { .. }) {
+                self.tell(|| format!("{at} says {event:?}"));
+            }
+            match event {
+                Event::Durable { upto } => self.durable(at, upto.get())?,
+                Event::Installed { .. } => self.installed(at)?,
+                Event::Halted { .. } => self.nodes[at].halted = true,
+                Event::Frames { .. } | Event::Synced { .. } => {}
+                Event::Resume { link } => {
+                    self.nodes[at].paused.remove(&link);
+                }
+                Event::Verdict { verdict, .. } => self.verdict(at, &verdict)?,
+                Event::CloseLink { link, reason } => self.closing(at, link, &reason)?,
+                Event::Done { done, .. } => self.done(at, &done)?,
+                Event::Closed => self.nodes[at].closed = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn durable(&mut self, at: usize, lsn: u64) -> Judged {
+        self.observe(at)?;
+        let node = &mut self.nodes[at];
+        let digest = node.claim.digest;
+        node.claim.durable.push_back((lsn, digest));
+        if node.claim.durable.len() > REMEMBERED {
+            node.claim.durable.pop_front();
+        }
+        if let Some((next, _)) = node.pending.front()
+            && *next <= lsn
+        {
+            let text = format!("{at} says that LSN {lsn} is durable and does not show LSN {next}");
+            return Err(Violation::new("durable, not visible", text));
+        }
+        Ok(())
+    }
+
+    fn verdict(&self, at: usize, verdict: &PairVerdict) -> Judged {
+        if let Verdict::Diverged(divergence) = verdict
+            && !self.forked
+        {
+            return Err(Violation::new("false divergence", format!("{at}: {divergence}, in one history")));
+        }
+        Ok(())
+    }
+
+    fn closing(&mut self, at: usize, link: LinkId, reason: &CloseReason) -> Judged {
+        self.nodes[at].closing.insert(link);
+        // What still comes is thrown away, so it need not be held back.
+        self.nodes[at].paused.remove(&link);
+        let Some((id, side)) = self.by_link.get(&(at, link)).copied() else { return Ok(()) };
+        let conn = &self.conns[&id];
+        let peer = conn.ends[1 - side].0;
+        // Between two histories an acknowledgement of one is a fault in the eyes of the other.
+        let excused = conn.hostile || self.forked || !self.nodes[peer].damage.is_empty();
+        if let CloseReason::Fault(fault) = reason
+            && !excused
+        {
+            let text = format!("{at} blames {peer}, which did nothing wrong: {fault}");
+            return Err(Violation::new("false fault", text));
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, at: usize, done: &Done) -> Judged {
+        match done {
+            Done::Members | Done::Refused(_) => Ok(()),
+            Done::Compacted(compacted) => {
+                let status = self.status(at);
+                if status.floor != compacted.floor {
+                    let text =
+                        format!("{at} compacted to {}, and its floor is {}", compacted.floor, status.floor);
+                    return Err(Violation::new("floor", text));
+                }
+                // Who was active when it began still needs what it had not acknowledged then.
+                let needs = |(_, acked): &&(String, Version)| *acked < compacted.floor;
+                if let Some((name, acked)) = self.nodes[at].counted.iter().find(needs) {
+                    let text = format!("{at} raised its floor to {}, {name} had {acked}", compacted.floor);
+                    return Err(Violation::new("compacted too far", text));
+                }
+                self.floor(at, &status)
+            }
+        }
+    }
+
+    pub(super) fn status(&self, at: usize) -> Status {
+        self.nodes[at].replica().expect("a node that says something serves").status()
+    }
+
+    /// A floor rose: nobody is thought to have more than it vouched for.
+    fn floor(&mut self, at: usize, status: &Status) -> Judged {
+        for member in &status.members {
+            let highest = self.highest(&member.identity);
+            if member.acked > highest {
+                let (name, acked) = (&member.identity, member.acked);
+                let text =
+                    format!("{at} thinks that {name} has {acked}, it never vouched for more than {highest}");
+                return Err(Violation::new("acknowledged too much", text));
+            }
+        }
+        self.nodes[at].floor = status.floor;
+        Ok(())
+    }
+
+    /// The most that any node of this name ever vouched for.
+    fn highest(&self, identity: &str) -> Version {
+        let named = self.nodes.iter().filter(|node| node.identity == identity);
+        named.map(|node| node.claim.highest).max().unwrap_or(Version::ZERO)
+    }
+
+    /// A snapshot took the place of everything. Where histories have parted and nobody kept what
+    /// would tell, it may be another one.
+    fn installed(&mut self, at: usize) -> Judged {
+        let status = self.status(at);
+        let known = self.tree.version(&status.tail_digest) == Some(status.tail);
+        if self.forked && known && self.tree.path(&self.nodes[at].claim.digest, &status.tail_digest).is_none()
+        {
+            let mirror = self.tree.mirror(&status.tail_digest).expect("known");
+            let node = &mut self.nodes[at];
+            node.mirror = mirror;
+            node.claim.digest = status.tail_digest;
+            node.claim.version = status.tail;
+            node.claim.highest = node.claim.highest.max(status.tail);
+            return self.look(at);
+        }
+        self.observe(at)
+    }
+
+    /// The tail of a node may have moved.
+    pub(super) fn observe(&mut self, at: usize) -> Judged {
+        let status = self.status(at);
+        self.bounds(at, &status)?;
+        let (digest, claimed) = (status.tail_digest, self.nodes[at].claim.digest);
+        if digest == claimed {
+            return Ok(());
+        }
+        let Some(path) = self.tree.path(&claimed, &digest) else {
+            if self.forked {
+                // See "Two histories at once" in docs/FAULTS.md.
+                return Err(Violation::new(MIXED, format!("{at} mixes two histories at {}", status.tail)));
+            }
+            let text = format!(
+                "{at} went from {} {} to {} {}, which does not follow",
+                self.nodes[at].claim.version,
+                short(&claimed),
+                status.tail,
+                short(&digest)
+            );
+            return Err(Violation::new("invented or lost", text));
+        };
+        self.own_durable(at, digest);
+        self.sent_early(at, &path)?;
+        let node = &mut self.nodes[at];
+        let mut touched = BTreeMap::new();
+        for digest in &path {
+            let record = self.tree.get(digest).expect("on a path");
+            node.mirror.insert(record.key.clone(), (record.state, record.version));
+            touched.insert(record.key.clone(), ());
+        }
+        node.claim.digest = digest;
+        node.claim.version = status.tail;
+        node.claim.highest = node.claim.highest.max(status.tail);
+        node.floor = node.floor.max(status.floor);
+        for key in touched.keys() {
+            self.shows(at, key, status.floor)?;
+        }
+        Ok(())
+    }
+
+    /// What its own writer shows, it vouches for.
+    fn own_durable(&mut self, at: usize, digest: Digest) {
+        let node = &mut self.nodes[at];
+        if let Some(place) = node.pending.iter().position(|(_, pending)| *pending == digest) {
+            node.pending.drain(..=place);
+            self.tree.vouch(digest);
+        }
+    }
+
+    fn sent_early(&self, at: usize, path: &[Digest]) -> Judged {
+        for digest in path {
+            let record = self.tree.get(digest).expect("on a path");
+            if !record.durable {
+                let text = format!("{at} holds {}, which its writer did not vouch for yet", record.version);
+                return Err(Violation::new("sent too early", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// A key is what the model says.
+    fn shows(&self, at: usize, key: &strandline_core::record::Key, floor: Version) -> Judged {
+        let node = &self.nodes[at];
+        let entry = node.replica().and_then(|replica| replica.get(key));
+        let found = entry.map(|entry| (entry.state, entry.version));
+        let expected = node.mirror.get(key).copied();
+        let purged = matches!(expected, Some((State::Deleted, version)) if version <= floor);
+        if found == expected || (purged && found.is_none()) {
+            return self.has_blob(at, found);
+        }
+        let text = format!("{at} shows {key} as {found:?}, expected {expected:?}");
+        Err(Violation::new("key space", text))
+    }
+
+    fn has_blob(&self, at: usize, found: Option<(State, Version)>) -> Judged {
+        if let Some((State::Present { blob }, version)) = found
+            && !self.nodes[at].host.blobs.holds(&blob)
+        {
+            return Err(Violation::new(
+                "blob",
+                format!("{at} shows {version} and has not its blob {blob:?}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn bounds(&self, at: usize, status: &Status) -> Judged {
+        let node = &self.nodes[at];
+        if status.tail > status.submitted || status.floor > status.tail {
+            let text =
+                format!("{at}: floor {}, tail {}, submitted {}", status.floor, status.tail, status.submitted);
+            return Err(Violation::new("order of watermarks", text));
+        }
+        let most = 24 + status.links.len() * (2 * node.config.blob_requests_max as usize + 16);
+        if status.commands_outstanding > most {
+            let found = status.commands_outstanding;
+            let text = format!("{at} has {found} commands out, expected at most {most}");
+            return Err(Violation::new("bound", text));
+        }
+        Ok(())
+    }
+
+    /// Everything a node shows, compared with the model.
+    pub(super) fn look(&mut self, at: usize) -> Judged {
+        let Some(replica) = self.nodes[at].replica() else { return Ok(()) };
+        let scan =
+            Scan { namespace: None, prefix: Vec::new(), after: None, entries_max: 1_000_000, deleted: true };
+        let page = replica.scan(&scan);
+        let status = replica.status();
+        let found: BTreeMap<_, _> =
+            page.entries.into_iter().map(|(key, entry)| (key, (entry.state, entry.version))).collect();
+        let node = &self.nodes[at];
+        let keys = found.keys().chain(node.mirror.keys());
+        for key in keys {
+            let (found, expected) = (found.get(key).copied(), node.mirror.get(key).copied());
+            let purged = matches!(expected, Some((State::Deleted, version)) if version <= status.floor);
+            if found != expected && !(purged && found.is_none()) {
+                let text = format!("a scan of {at} gives {key} as {found:?}, expected {expected:?}");
+                return Err(Violation::new("key space", text));
+            }
+            self.has_blob(at, found)?;
+        }
+        self.floor(at, &status)
+    }
+
+    /// What is said of peers must be what they vouched for.
+    pub(super) fn look_at_links(&mut self, at: usize) -> Judged {
+        if self.nodes[at].replica().is_none() {
+            return Ok(());
+        }
+        let status = self.status(at);
+        self.bounds(at, &status)?;
+        for link in &status.links {
+            let highest = self.highest(&link.identity);
+            if link.acked > highest {
+                let (name, acked) = (&link.identity, link.acked);
+                let text =
+                    format!("{at} thinks that {name} has {acked}, it never vouched for more than {highest}");
+                return Err(Violation::new("acknowledged too much", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node serves again: it must hold what it vouched for.
+    pub(super) fn recovered(&mut self, at: usize) -> Judged {
+        let status = self.status(at);
+        let (digest, claimed) = (status.tail_digest, self.nodes[at].claim.digest);
+        if self.tree.version(&digest) != Some(status.tail) {
+            let text = format!("{at} recovered {} {}, which nobody wrote", status.tail, short(&digest));
+            return Err(Violation::new("invented", text));
+        }
+        if self.nodes[at].regressed {
+            self.forked |= self.nodes[at].writes;
+        } else if let Some(path) = self.tree.path(&claimed, &digest) {
+            if self.nodes[at].writes {
+                self.whole_group(at, &digest)?;
+            } else {
+                self.sent_early(at, &path)?;
+            }
+        } else if self.forked && status.floor > self.nodes[at].floor {
+            // A snapshot of another history was committed before the end; see `installed`.
+        } else if self.tree.path(&digest, &claimed).is_some() && self.excused(at, &digest) {
+            self.forked |= self.nodes[at].writes;
+        } else {
+            let text = format!(
+                "{at} vouched for {} {} and recovered {} {}; damage: {:?}",
+                self.nodes[at].claim.version,
+                short(&claimed),
+                status.tail,
+                short(&digest),
+                self.nodes[at].damage
+            );
+            return Err(Violation::new("lost", text));
+        }
+        if self.nodes[at].writes {
+            self.tree.vouch(digest);
+        }
+        let mirror = self.tree.mirror(&digest).expect("known");
+        let node = &mut self.nodes[at];
+        node.pending.clear();
+        node.submitted = digest;
+        node.latest.clone_from(&mirror);
+        node.mirror = mirror;
+        node.claim.digest = digest;
+        node.claim.version = status.tail;
+        node.claim.highest = node.claim.highest.max(status.tail);
+        node.claim.durable.clear();
+        node.floor = status.floor;
+        (node.made, node.regressed, node.halted, node.closed) = (true, false, false, false);
+        node.damage.clear();
+        self.look(at)
+    }
+
+    fn whole_group(&self, at: usize, digest: &Digest) -> Judged {
+        if self.tree.get(digest).is_some_and(|record| !record.ends_group) {
+            let text = format!("{at} recovered a part of a batch, up to {}", short(digest));
+            return Err(Violation::new("torn group", text));
+        }
+        Ok(())
+    }
+
+    /// Whether damage explains that a node holds less than it vouched for: it hit the first batch
+    /// that is gone, and the record of its durability in every batch behind it.
+    fn excused(&self, at: usize, digest: &Digest) -> bool {
+        let node = &self.nodes[at];
+        let hits = |from: u64, to: u64, segment: u64| {
+            node.damage.iter().any(|damage: &Damage| {
+                damage
+                    .segment
+                    .as_ref()
+                    .is_some_and(|(number, range)| *number == segment && range.start < to && from < range.end)
+            })
+        };
+        let batches = &node.host.appended;
+        let first = batches.iter().position(|b| hits(b.offset, b.offset + b.bytes, b.segment));
+        let Some(first) = first else { return false };
+        let unproven = batches[first + 1..].iter().all(|b| {
+            b.segment == batches[first].segment && hits(b.offset, b.offset + BATCH_HEADER_BYTES, b.segment)
+        });
+        let before = batches[first].first_lsn.checked_sub(1);
+        let kept = node.claim.durable.iter().rfind(|(lsn, _)| Some(*lsn) <= before);
+        unproven && kept.is_none_or(|(_, kept)| self.tree.path(kept, digest).is_some())
+    }
+
+    /// A directory was refused: something must explain it.
+    pub(super) fn refused(&mut self, at: usize) -> Judged {
+        let node = &mut self.nodes[at];
+        let Life::Refused(error) = &node.life else { unreachable!("it was just refused") };
+        let by_fault = match error {
+            RecoveryError::Storage(fault) => match fault.cause {
+                StorageCause::Failed | StorageCause::Full => true,
+                StorageCause::Damaged | StorageCause::Missing | StorageCause::Newer => {
+                    !node.damage.is_empty()
+                }
+                StorageCause::Denied => false,
+            },
+            RecoveryError::NoLog => !node.made,
+            RecoveryError::Config(_) | RecoveryError::Exists { .. } | RecoveryError::Init { .. } => false,
+        };
+        if !by_fault {
+            let text = format!("{at} does not open: {error}");
+            return Err(Violation::new("refused", text));
+        }
+        if !node.damage.is_empty() {
+            return Ok(());
+        }
+        // A passing fault of the disk: try again later.
+        node.life = Life::Down;
+        Ok(())
+    }
+
+    /// Counts a fault that the world injects itself.
+    pub(super) fn count(&mut self, fault: Fault) {
+        self.counts.add(fault);
+    }
+}
