@@ -2,7 +2,7 @@
 
 use crate::fault::{OrFault, refused};
 use crate::folder::{Access, Folder, read_at_most, sync_parent, write_zeros_at};
-use crate::lock::{OpenError, lock};
+use crate::lock::{Lock, OpenError, lock};
 use crate::reads::ReadHandles;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -48,7 +48,7 @@ pub struct Directory {
     cut: Folder,
     reads: ReadHandles,
     temporaries: AtomicU64,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Directory {
@@ -217,6 +217,8 @@ fn clean(folder: &Folder) -> Result<(), StorageFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::identity;
+    use crate::folder::steps::{self, Step};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn open(path: &Path) -> Directory {
@@ -324,6 +326,31 @@ mod tests {
             directory.remove(&[FileName::Members, FileName::Checkpoint(1)]).unwrap();
         }
         assert_eq!(directory.read(FileName::Members, 0, 1).unwrap_err().cause, StorageCause::Missing);
+    }
+
+    /// The reference never syncs the entry of a new journal.
+    #[test]
+    fn finding_f_the_entry_of_every_new_file_is_synced_in_its_own_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/log");
+        let id = |path: &Path| identity(&File::open(path).unwrap()).unwrap();
+        steps::take();
+        let directory = Directory::open(&path, OpenMode::Create).unwrap();
+        let opened = steps::take();
+        for folder in [root.path(), &root.path().join("a"), &path] {
+            assert!(opened.contains(&Step::Synced(id(folder))), "{}: {opened:?}", folder.display());
+        }
+        let segment = SegmentNumber(1);
+        let current = FileName::Current;
+        let steps_of = |work: &dyn Fn() -> Result<(), StorageFault>| {
+            work().unwrap();
+            steps::take()
+        };
+        let renamed =
+            |file: FileName| vec![Step::Renamed(id(&path), file.to_string()), Step::Synced(id(&path))];
+        assert_eq!(steps_of(&|| directory.prepare(segment, 64)), renamed(FileName::Segment(segment)));
+        assert_eq!(steps_of(&|| directory.replace(current, b"c")), renamed(current));
+        assert_eq!(steps_of(&|| directory.remove(&[current])), [Step::Synced(id(&path))]);
     }
 
     #[test]

@@ -139,7 +139,10 @@ impl Folder {
 
     /// Renames within the folder or into another one, over whatever has the name there.
     pub(crate) fn rename(&self, from: &str, folder: &Self, to: &str) -> Result<()> {
-        Ok(fs::renameat(&self.file, from, &folder.file, to)?)
+        fs::renameat(&self.file, from, &folder.file, to)?;
+        #[cfg(test)]
+        steps::note(steps::Step::Renamed(identity(&folder.file)?, to.to_owned()));
+        Ok(())
     }
 
     /// Removes a file. False if it was missing.
@@ -156,8 +159,15 @@ impl Folder {
         self.file.try_lock()
     }
 
+    /// Another handle of the same opening: what locks or unlocks one does so for both.
+    pub(crate) fn same(&self) -> Result<File> {
+        self.file.try_clone()
+    }
+
     /// Makes the folder's entries durable.
     pub(crate) fn sync(&self) -> Result<()> {
+        #[cfg(test)]
+        steps::note(steps::Step::Synced(identity(&self.file)?));
         self.file.sync_all()
     }
 
@@ -241,6 +251,33 @@ pub(crate) fn read_at_most(file: &File, offset: u64, bytes_max: u32) -> Result<(
 
 fn not_regular(found: FileType) -> Error {
     Error::other(format!("expected a regular file, found {found:?}"))
+}
+
+/// What was done to entries of folders, in order: no system call tells whether an entry is durable.
+#[cfg(test)]
+pub(crate) mod steps {
+    use std::cell::RefCell;
+
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub(crate) enum Step {
+        /// The entries of the folder with this identity were made durable.
+        Synced((u64, u64)),
+        /// In the folder with this identity a file got this name.
+        Renamed((u64, u64), String),
+    }
+
+    thread_local! {
+        static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn note(step: Step) {
+        STEPS.with_borrow_mut(|steps| steps.push(step));
+    }
+
+    /// What this thread did since the last time it was asked.
+    pub(crate) fn take() -> Vec<Step> {
+        STEPS.take()
+    }
 }
 
 #[cfg(test)]

@@ -49,14 +49,33 @@ impl OpenError {
     }
 }
 
-/// Locks `folder` (which is at `path`) until it and the returned file are dropped.
-pub(crate) fn lock(folder: &Folder, path: &Path) -> Result<File, OpenError> {
+/// Keeps all other openers out until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    folder: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread is starting has copies of our
+        // descriptors, and would keep the lock, until it executes its program.
+        for held in [&self.file, &self.folder] {
+            let _ = held.unlock();
+        }
+    }
+}
+
+/// Locks `folder` (which is at `path`) until the lock is dropped.
+pub(crate) fn lock(folder: &Folder, path: &Path) -> Result<Lock, OpenError> {
     // The folder itself is locked too, so that deleting the lock file lets nobody else in. Some
     // network file systems cannot lock a folder; there the file has to do.
     if matches!(folder.try_lock(), Err(TryLockError::WouldBlock)) {
         return Err(InUse { directory: path.to_owned() }.into());
     }
-    lock_file(folder, path)
+    let file = lock_file(folder, path)?;
+    let folder = folder.same().or_fault(StorageAction::Read, ".", None)?;
+    Ok(Lock { folder, file })
 }
 
 fn lock_file(folder: &Folder, path: &Path) -> Result<File, OpenError> {
@@ -92,6 +111,18 @@ mod tests {
         assert!(refusal.to_string().contains("control.sock"), "{refusal}");
         drop((first, held));
         lock(&folder(), root.path()).unwrap();
+    }
+
+    #[test]
+    fn a_process_being_started_does_not_keep_the_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let held = Folder::open(root.path()).unwrap();
+        let lock_of_ours = lock(&held, root.path()).unwrap();
+        // What it has between being forked and executing its program.
+        let copies = (lock_of_ours.folder.try_clone().unwrap(), lock_of_ours.file.try_clone().unwrap());
+        drop((lock_of_ours, held));
+        lock(&Folder::open(root.path()).unwrap(), root.path()).unwrap();
+        drop(copies);
     }
 
     #[test]

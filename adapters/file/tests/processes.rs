@@ -1,42 +1,18 @@
 //! What takes a second process: who may open, what a killed one leaves, and a disk that is full.
 //!
-//! Each test starts itself again with [`FOLDER`] set and plays the other process there.
+//! Each test starts itself again with [`common::FOLDER`] set and plays the other process there.
 
+mod common;
+
+use common::{Files, folder, open, other, this_program};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command as Process, Stdio};
-use std::sync::{Arc, mpsc};
-use strandline_core::error::{StorageAction, StorageCause, StorageFault};
-use strandline_core::id::Run;
-use strandline_core::journal::command::{FileName, SegmentNumber, StorageCommand, StorageOutcome};
+use strandline_core::error::{StorageAction, StorageCause};
+use strandline_core::journal::command::{FileName, SegmentNumber, StorageCommand};
 use strandline_core::record::BlobKey;
-use strandline_core::ticket::{Operation, Ticket, Tickets};
-use strandline_file::{
-    BlobStore, Directory, ExecutorConfig, OpenError, OpenMode, StorageExecutor, StoreError,
-};
-
-const FOLDER: &str = "STRANDLINE_TEST_FOLDER";
-
-/// Where the other process is to play, if this is it.
-fn folder() -> Option<PathBuf> {
-    std::env::var_os(FOLDER).map(PathBuf::from)
-}
-
-/// This test, to be started again as the other process.
-fn other(mut process: Process, test: &str, folder: &Path) -> Process {
-    process.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(FOLDER, folder);
-    process.stdout(Stdio::piped()).stdin(Stdio::piped());
-    process
-}
-
-fn this_program() -> Process {
-    Process::new(std::env::current_exe().unwrap())
-}
-
-fn open(path: &Path) -> Result<Directory, OpenError> {
-    Directory::open(path, OpenMode::Existing)
-}
+use strandline_file::{BlobStore, OpenError, StoreError};
 
 #[test]
 fn a_second_process_is_refused_until_the_first_lets_go() {
@@ -165,39 +141,4 @@ fn full_blobs(folder: &Path) {
     group.commit().unwrap();
     assert_eq!(store.keys().collect::<Result<Vec<_>, _>>().unwrap(), [key(&small)]);
     assert_eq!(std::fs::read_dir(folder.join("blobs/uploads")).unwrap().count(), 0);
-}
-
-/// A directory with an executor, asked one command at a time.
-struct Files {
-    executor: StorageExecutor,
-    tickets: Tickets<()>,
-    completions: mpsc::Receiver<strandline_core::journal::command::StorageCompletion>,
-}
-
-impl Files {
-    fn open(folder: &Path) -> Self {
-        let (complete, completions) = mpsc::channel();
-        let complete = move |completion| complete.send(completion).unwrap();
-        let directory = Arc::new(open(folder).unwrap());
-        let executor = StorageExecutor::start(directory, ExecutorConfig::default(), complete);
-        Self { executor, tickets: Tickets::new(Run(1)), completions }
-    }
-
-    fn run<Op: Operation>(
-        &mut self,
-        make: impl FnOnce(Ticket<Op>) -> StorageCommand,
-    ) -> Result<(), StorageFault> {
-        self.executor.execute(make(self.tickets.mint(())));
-        match self.tickets.settle(self.completions.recv().unwrap()).unwrap().1 {
-            StorageOutcome::Prepare(result)
-            | StorageOutcome::Append(result)
-            | StorageOutcome::Replace(result)
-            | StorageOutcome::Write(result)
-            | StorageOutcome::Sync(result)
-            | StorageOutcome::Remove(result) => result,
-            StorageOutcome::List(result) => result.map(drop),
-            StorageOutcome::Read(result) => result.map(drop),
-            StorageOutcome::Cut(result) => result.map(drop),
-        }
-    }
 }

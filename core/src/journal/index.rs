@@ -255,6 +255,38 @@ mod tests {
         assert_eq!((index.bytes(), index.entries(), index.next_lsn()), (180, 18, lsn(19)));
     }
 
+    /// The reference keeps every record: 224 bytes of heap for each.
+    #[test]
+    fn finding_g_a_record_costs_at_most_an_index_entry() {
+        const RECORDS: u64 = 65_536;
+        for of_batch in [1, 16, 128] {
+            let mut index = Index::new(Lsn::FIRST);
+            for batch in 0..RECORDS / of_batch {
+                if batch % 1024 == 0 {
+                    index.enter(SegmentNumber(1 + batch / 1024), SALT);
+                }
+                let at = Position { segment: SegmentNumber(1), offset: 64 + batch % 1024 * 256 };
+                let header = BatchHeader {
+                    payload_bytes: 184,
+                    count: u32::try_from(of_batch).unwrap(),
+                    first_lsn: index.next_lsn(),
+                    durable: None,
+                    durable_end: at,
+                    payload_crc: 0,
+                };
+                index.push(at.offset, &header);
+            }
+            assert_eq!(index.entries(), RECORDS);
+            let batches: usize = index.segments.iter().map(|s| s.batches.capacity()).sum();
+            let bytes = batches * size_of::<BatchEntry>()
+                + index.segments.capacity() * size_of::<SegmentIndex>()
+                + size_of::<Index>();
+            // A vector that grows may have room for as much again.
+            let bytes_max = 2 * 12 * RECORDS / of_batch + 16 * 1024;
+            assert!(bytes as u64 <= bytes_max, "{bytes} bytes for batches of {of_batch}");
+        }
+    }
+
     #[test]
     fn needed_segments_follow_the_floor() {
         let mut index = index();

@@ -289,6 +289,17 @@ mod tests {
         history
     }
 
+    /// The reference keeps every record: 224 bytes of heap for each.
+    #[test]
+    fn finding_g_the_history_of_a_record_costs_less_than_a_byte() {
+        let history = filled(65_536);
+        assert_eq!(history.entries(), 65_536);
+        let bytes = history.stretches.capacity() * size_of::<Stretch>()
+            + history.anchors.capacity() * size_of::<Anchor>()
+            + history.epochs.capacity() * size_of::<EpochMark>();
+        assert!(bytes < 65_536, "{bytes}");
+    }
+
     #[test]
     fn consecutive_records_take_one_stretch() {
         let mut history = filled(5000);

@@ -39,6 +39,8 @@ pub(crate) struct Disk {
     pub(crate) copies: Vec<(SegmentNumber, u64, Vec<u8>)>,
     /// Every command of this kind fails, after its bytes went who knows where.
     pub(crate) failing: Option<StorageAction>,
+    /// What reads of segments gave.
+    pub(crate) segment_bytes_read: u64,
 }
 
 impl Disk {
@@ -179,10 +181,14 @@ impl Disk {
         self.files.iter().map(|(file, f)| Listed { file: *file, bytes: f.cache.len() as u64 }).collect()
     }
 
-    fn read(&self, file: FileName, offset: u64, bytes_max: u32) -> Vec<u8> {
+    fn read(&mut self, file: FileName, offset: u64, bytes_max: u32) -> Vec<u8> {
         let bytes = &self.files[&file].cache;
         let from = usize::try_from(offset).expect("small").min(bytes.len());
-        bytes[from..].iter().copied().take(bytes_max as usize).collect()
+        let read: Vec<u8> = bytes[from..].iter().copied().take(bytes_max as usize).collect();
+        if matches!(file, FileName::Segment(_)) {
+            self.segment_bytes_read += read.len() as u64;
+        }
+        read
     }
 
     fn prepare(&mut self, segment: SegmentNumber, bytes: u64) {

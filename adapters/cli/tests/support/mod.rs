@@ -48,10 +48,15 @@ impl From<Output> for Ended {
 }
 
 /// Looks until it holds.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until_within(WAIT, what, holds);
+}
+
+/// Looks until it holds, for as long as `wait`.
+pub(crate) fn wait_until_within(wait: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < WAIT, "waited in vain for {what}");
+        assert!(start.elapsed() < wait, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

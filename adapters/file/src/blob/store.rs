@@ -4,7 +4,7 @@ use super::group::{StoreError, StoreGroup};
 use super::upload::hash_file;
 use crate::fault::{OrFault, refused};
 use crate::folder::{Access, Folder, read_at_most, sync_parent};
-use crate::lock::{OpenError, lock};
+use crate::lock::{Lock, OpenError, lock};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -56,7 +56,7 @@ pub struct BlobStore {
     /// The fan-out folders whose entries are durable, by the first byte of the keys in them.
     durable: Mutex<BTreeSet<u8>>,
     temporaries: AtomicU64,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl BlobStore {
