@@ -76,7 +76,7 @@ features:
 
 # All tests, examples in the documentation included.
 unit:
-	@$(PART) unit $(UNIT_SECONDS) $(CARGO) test --workspace --locked
+	@$(PART) unit $(UNIT_SECONDS) $(CARGO) test --workspace --locked --no-fail-fast
 
 doc:
 	@RUSTDOCFLAGS='-D warnings' $(PART) doc $(DOC_SECONDS) $(CARGO) doc --workspace --no-deps --locked

@@ -92,7 +92,7 @@ impl From<JournalPurpose> for Purpose {
 /// while let Some(command) = recovery.poll_command() {
 ///     recovery.handle_completion(Now::default(), execute(command));
 /// }
-/// let (mut log, opened) = recovery.finish().expect("a new journal");
+/// let Ok((mut log, opened)) = recovery.finish() else { panic!("a new journal") };
 /// assert_eq!(opened.entries, 0);
 ///
 /// let (first, last) = log.append(&[(0, b"one"), (0, b"two")])?;
