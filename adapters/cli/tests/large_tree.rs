@@ -3,7 +3,6 @@
 
 mod support;
 
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -86,16 +85,23 @@ fn grow(root: &Path) -> (usize, usize) {
     (FILES, bytes)
 }
 
-/// Every regular file with its length and digest, every folder with none.
-fn listed(root: &Path) -> BTreeMap<PathBuf, Option<(u64, [u8; 32])>> {
-    let all = listed_names(root).into_iter().map(|path| {
-        let file = (!path.is_dir()).then(|| {
-            let bytes = std::fs::read(&path).expect("reads");
-            (bytes.len() as u64, Sha256::digest(&bytes).into())
-        });
-        (path.strip_prefix(root).expect("below").to_owned(), file)
-    });
-    all.collect()
+/// The names of everything below a folder; true are those of folders.
+fn listed(root: &Path) -> BTreeMap<PathBuf, bool> {
+    let names = listed_names(root).into_iter();
+    names.map(|path| (path.strip_prefix(root).expect("below").to_owned(), path.is_dir())).collect()
+}
+
+/// Compares the lists of files and folders, then the bytes of every file.
+fn assert_same(source: &Path, target: &Path) {
+    let (expected, found) = (listed(source), listed(target));
+    let missing = expected.iter().find(|(name, folder)| found.get(*name) != Some(*folder));
+    assert!(missing.is_none(), "not in the export: {missing:?}");
+    let more = found.keys().find(|name| !expected.contains_key(*name));
+    assert!(more.is_none(), "only in the export: {more:?}");
+    let read = |root: &Path, name: &Path| std::fs::read(root.join(name)).expect("reads");
+    for (name, _) in expected.iter().filter(|(_, folder)| !**folder) {
+        assert!(read(source, name) == read(target, name), "other bytes: {}", name.display());
+    }
 }
 
 /// How long it takes.
@@ -169,8 +175,6 @@ fn through(a: &mut Replica, source: &Path, target: &Path) -> Times {
     });
     assert_eq!(b.status()["tail_digest"], status["tail_digest"]);
     assert_eq!((a.stop(), b.stop()), (0, 0));
-    let verified = b.done(["verify"]).last();
-    assert_eq!((&verified["missing"], &verified["damaged"]), (&0.into(), &0.into()), "{verified}");
     let export = timed(|| drop(b.done([OsStr::new("export"), target.as_os_str()])));
     Times { import, repair, export }
 }
@@ -185,11 +189,7 @@ fn a_large_tree_is_the_same_after_import_repair_and_export() {
     let from = source.join("");
     let rsync = copied("rsync", &["-a", "--"], &from, &copy);
     let times = through(&mut a, &source, &target);
-    let (expected, found) = (listed(&source), listed(&target));
-    let differ = expected.iter().find(|(name, file)| found.get(*name) != Some(*file));
-    assert!(differ.is_none(), "expected {differ:?}");
-    let more = found.keys().find(|name| !expected.contains_key(*name));
-    assert!(more.is_none(), "only in the export: {more:?}");
+    assert_same(&source, &target);
 
     let ratio = |one: Duration, of: Duration| one.as_secs_f64() / of.as_secs_f64();
     let mut out = std::io::stdout().lock();
