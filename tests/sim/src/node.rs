@@ -124,6 +124,8 @@ pub struct Backup {
     pub fs: crate::fs::Fs,
     /// The blobs.
     pub blobs: crate::blobs::BlobStore,
+    /// The batches in it.
+    pub appended: Vec<crate::effect::Appended>,
 }
 
 impl Node {
