@@ -37,6 +37,8 @@ CARGO_FUZZ   := $(or $(shell command -v cargo-fuzz 2>/dev/null),$(TOOLS)/bin/car
 
 # Workspaces of their own: each with its lock file.
 APART := tests/nostd fuzz
+# Journals of others, built only to be measured: nothing of theirs is shipped or licensed on.
+PEERS := benches/peers
 
 .PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash
 .NOTPARALLEL:
@@ -57,7 +59,7 @@ test: $(TEST_PARTS)
 
 fmt:
 	@$(PART) fmt $(FMT_SECONDS) $(CARGO) fmt --all --check
-	@for dir in $(APART); do \
+	@for dir in $(APART) $(PEERS); do \
 		$(PART) "fmt $$dir" $(FMT_SECONDS) $(CARGO) fmt --manifest-path $$dir/Cargo.toml --check || exit 1; \
 	done
 
@@ -121,7 +123,7 @@ soak:
 	@STRANDLINE_SOAK=1 $(PART) soak $(SOAK_SECONDS) $(CARGO) test --release --workspace --locked -- --nocapture
 
 lock:
-	@for dir in . $(APART); do \
+	@for dir in . $(APART) $(PEERS); do \
 		$(CARGO) metadata --format-version 1 --manifest-path $$dir/Cargo.toml >/dev/null || exit 1; \
 	done
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::disk::{Disk, Torn};
-use common::event_log::{Config, DiskHost, Event, EventLog, SMALL, open};
+use common::event_log::{Config, DiskHost, Event, EventLog, LATE, SMALL, open};
 use strandline_core::error::StorageAction;
 use strandline_core::id::Lsn;
 use strandline_core::journal::command::{FileName, SegmentNumber, StorageCommand};
@@ -41,7 +41,7 @@ fn append_bytes(command: &StorageCommand) -> (u64, &[u8]) {
 #[test]
 fn a_new_log_enters_its_first_segment_before_any_append() {
     let (_, host) = open(&CONFIG, Disk::default());
-    assert!(host.entered());
+    assert!(host.opened());
     assert!(host.disk.files.contains_key(&FileName::Segment(SegmentNumber(1))));
 }
 
@@ -91,7 +91,7 @@ fn a_seal_is_written_once_and_only_if_it_adds_something() {
     for requests in 1..=3 {
         let before = host.written.len();
         for _ in 0..requests {
-            log.handle_timeout(Now::default());
+            log.handle_timeout(LATE);
             host.settle(&mut log);
         }
         let seals = host.written[before..].iter().filter(|bytes| **bytes == 48).count();
@@ -125,7 +125,8 @@ fn no_segment_outgrows_its_prepared_length() {
             log.seal();
             host.settle(&mut log);
         }
-        assert!(host.disk.files.values().all(|f| f.cache.len() == 512), "entries of {len}");
+        let mut files = host.disk.files.iter().filter(|(file, _)| matches!(file, FileName::Segment(_)));
+        assert!(files.all(|(_, f)| f.cache.len() == 512), "entries of {len}");
         assert_eq!(host.durable(), 20);
     }
 }
@@ -198,14 +199,14 @@ fn a_forced_switch_leaves_all_older_segments_droppable() {
     let journal = log.journal();
     assert_eq!(journal.removable_before(lsn(4)), SegmentNumber(2));
     assert_eq!(journal.removable_before(lsn(3)), SegmentNumber(1));
-    journal.drop_before(SegmentNumber(2));
-    assert_eq!(journal.index().first_lsn(), fresh.first_lsn);
-    assert_eq!(journal.durable(), lsn(5));
+    let mut index = journal.index().clone();
+    index.drop_before(SegmentNumber(2));
+    assert_eq!((index.first_lsn(), index.next_lsn().before()), (fresh.first_lsn, lsn(5)));
 
     let config = Config { first_segment: 2, origin: Origin::Existing, run: 2, ..CONFIG };
     let (log, host) = open(&config, host.disk);
     assert_eq!(log.entries, [(5, 1, b"after".to_vec())]);
-    assert_eq!(host.recovered().remove, [FileName::Segment(SegmentNumber(1))]);
+    assert_eq!(host.recovered().removed, [FileName::Segment(SegmentNumber(1))]);
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn a_failed_append_halts_for_good() {
     host.disk.failing = None;
     assert_eq!(log.append(&[(1, b"more")]), Err(AppendError::Halted));
     let before = host.written.len();
-    log.handle_timeout(Now::default());
+    log.handle_timeout(LATE);
     host.settle(&mut log);
     assert_eq!(
         (host.written.len(), log.journal().durable()),
@@ -416,7 +417,7 @@ fn cut_power_everywhere(turn: usize) {
             host.crash_at = Some((command, torn));
             host.settle(&mut log);
             let appended = if host.crashed { Vec::new() } else { run_script(&mut log, &mut host, turn) };
-            let origin = if host.entered() { Origin::Existing } else { Origin::New };
+            let origin = if host.opened() { Origin::Existing } else { Origin::New };
             let durable = host.durable();
             let config = Config { run: 2, origin, ..CONFIG };
             check(host.disk, &config, &appended, durable, &format!("command {command}, {torn:?}"));
@@ -504,4 +505,95 @@ fn a_batch_longer_than_an_old_segment_goes_to_a_new_one() {
     assert_eq!((log.journal().segment(), host.durable()), (Some(SegmentNumber(2)), 1));
     let (log, _) = open(&Config { run: 3, ..again }, host.disk);
     assert_eq!(log.entries.len(), 1, "an empty segment in the middle is no gap");
+}
+
+/// Ten entries in three segments, and a way to ask for the files.
+fn three_segments() -> (EventLog, DiskHost) {
+    let (mut log, mut host) = filled(4);
+    for n in 5..=10 {
+        if n % 4 == 1 {
+            log.switch_segment();
+        }
+        log.append(&[(1, &[n; 5])]).unwrap();
+        host.settle(&mut log);
+    }
+    (log, host)
+}
+
+fn segments(host: &DiskHost) -> Vec<u64> {
+    let number = |file: &FileName| match file {
+        FileName::Segment(number) => Some(number.0),
+        FileName::Current
+        | FileName::Authority
+        | FileName::Members
+        | FileName::Acked
+        | FileName::Checkpoint(_) => None,
+    };
+    host.disk.files.keys().filter_map(number).collect()
+}
+
+fn compacted(host: &DiskHost) -> Vec<u64> {
+    let number = |event: &Event| match event {
+        Event::Compacted(segment) => Some(segment.0),
+        Event::Recovered(_)
+        | Event::Refused(_)
+        | Event::Entered(_)
+        | Event::Durable(_)
+        | Event::Halted(_) => None,
+    };
+    host.events.iter().filter_map(number).collect()
+}
+
+#[test]
+fn compaction_drops_whole_segments_below_and_current_names_the_rest_first() {
+    let (mut log, mut host) = three_segments();
+    assert_eq!(log.log().compact_to(Lsn::FIRST.plus(3)), None, "entry 4 lies in the first segment too");
+    host.hold = true;
+    assert_eq!(log.log().compact_to(Lsn::FIRST.plus(7)), Some(SegmentNumber(2)));
+    host.settle(&mut log);
+    assert!(matches!(host.held[0], StorageCommand::Replace { file: FileName::Current, .. }));
+    assert_eq!((host.held.len(), segments(&host)[0]), (1, 1), "nothing is removed before");
+    host.release(&mut log);
+    assert_eq!((segments(&host)[0], compacted(&host)), (2, vec![2]));
+    assert_eq!(log.journal().index().first_lsn(), Lsn::FIRST.plus(4));
+    assert_eq!(log.log().compact_to(Lsn::FIRST.plus(90)), Some(SegmentNumber(3)), "the newest stays");
+    host.settle(&mut log);
+    assert_eq!((segments(&host)[0], compacted(&host)), (3, vec![2, 3]));
+}
+
+#[test]
+fn a_pinned_segment_is_removed_when_the_pin_goes() {
+    let (mut log, mut host) = three_segments();
+    let pin = log.log().pin();
+    log.log().compact_to(Lsn::FIRST.plus(8));
+    host.settle(&mut log);
+    assert_eq!((segments(&host)[0], compacted(&host)), (1, vec![3]), "forgotten, and still there");
+    log.log().unpin(pin);
+    host.settle(&mut log);
+    assert_eq!(segments(&host)[0], 3);
+}
+
+#[test]
+fn a_compaction_that_cannot_be_committed_halts() {
+    let (mut log, mut host) = three_segments();
+    host.disk.failing = Some(StorageAction::Replace);
+    log.log().compact_to(Lsn::FIRST.plus(8));
+    host.settle(&mut log);
+    assert!(host.halted());
+    assert_eq!(segments(&host)[0], 1);
+    assert_eq!(log.append(&[(1, b"more")]), Err(AppendError::Halted));
+}
+
+#[test]
+fn the_idle_seal_is_due_seal_ms_after_the_last_append() {
+    let (mut log, mut host) = filled(1);
+    let due = log.pending().deadline.unwrap();
+    assert_eq!(due, strandline_core::time::Instant(0).after_ms(SMALL.seal_ms));
+    log.handle_timeout(Now::default());
+    host.settle(&mut log);
+    assert!(log.journal().needs_seal(), "too early");
+    log.handle_timeout(LATE);
+    host.settle(&mut log);
+    assert!(!log.journal().needs_seal());
+    assert_eq!(log.pending().deadline, None);
 }

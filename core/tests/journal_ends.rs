@@ -342,7 +342,7 @@ fn first_not_entered() {
     refused(&AGAIN, disk.clone(), EndCase::FirstNotEntered, 1, 0);
     let (log, host) = open(&Config { run: 2, ..CONFIG }, disk);
     assert_eq!((host.recovered().cases.as_slice(), log.entries.len()), (&[EndCase::Unentered][..], 0));
-    assert!(host.entered());
+    assert!(host.opened());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use common::numbers::Numbers;
 use strandline_core::error::StorageAction;
 use strandline_core::id::Lsn;
 use strandline_core::journal::command::FileName;
+use strandline_core::journal::current::Current;
 use strandline_core::journal::recovery::Origin;
 
 /// What must be true of a directory, whatever happened to it.
@@ -54,7 +55,7 @@ fn live(model: &mut Model, mut disk: Disk, run: u64, numbers: &mut Numbers, what
     host.crash_at = Some((numbers.below(400), torn));
     host.settle(&mut log);
     if host.crashed {
-        model.entered |= host.entered();
+        model.entered |= host.opened();
         return host.disk;
     }
     assert!(host.refused().is_none(), "{what}: {:?}", host.refused());
@@ -66,7 +67,12 @@ fn live(model: &mut Model, mut disk: Disk, run: u64, numbers: &mut Numbers, what
             host.settle(&mut log);
         }
         model.acknowledged = model.acknowledged.max(usize::try_from(host.durable()).unwrap());
-        model.entered |= host.entered();
+        model.entered |= host.opened();
+    }
+    // A compaction counts from the moment `current` says so, told or not.
+    if let Some(current) = host.disk.files.get(&FileName::Current) {
+        let current = Current::decode(&current.cache).expect("replaced as one step");
+        model.first_segment = model.first_segment.max(current.first_segment.0);
     }
     if host.halted() && numbers.once_in(2) {
         host.disk.power_cut();
@@ -93,16 +99,14 @@ fn step(model: &mut Model, log: &mut EventLog, host: &mut DiskHost, numbers: &mu
     }
 }
 
-/// Gives up the durable entries up to some point, and the segments only they needed.
+/// Gives up the durable entries below some point, and the segments only they needed.
 fn compact(model: &mut Model, log: &mut EventLog, host: &mut DiskHost, numbers: &mut Numbers) {
-    let journal = log.journal();
-    let Some(durable) = journal.durable() else { return };
-    let floor = Lsn::new(1 + numbers.below(durable.get() as usize) as u64);
-    let keep = journal.removable_before(floor);
-    journal.drop_before(keep);
-    model.compacted = model.compacted.max(floor.map_or(0, |lsn| lsn.get() as usize));
-    model.first_segment = keep.0;
-    host.disk.files.retain(|name, _| *name >= FileName::Segment(keep));
+    let Some(durable) = log.journal().durable() else { return };
+    let below = Lsn::new(1 + numbers.below(durable.get() as usize) as u64).expect("at least 1");
+    if log.log().compact_to(below).is_some() {
+        model.compacted = model.compacted.max(below.get() as usize - 1);
+    }
+    host.settle(log);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use strandline_core::lifecycle::api::{
 };
 use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::lifecycle::command::{BlobCommand, Command};
+use strandline_core::machine::Machine;
 use strandline_core::record::{Record, State, Version};
 use strandline_core::verdict::Verdict;
 use strandline_core::wire::blob::BlobMessage;
@@ -352,6 +353,39 @@ fn what_a_peer_makes_the_disk_do_is_bounded() {
     flood(&Message::Blob(BlobMessage::Put { key: blob_key(b"x").into(), data: b"x".to_vec() }));
     let get = BlobRangeGet { key: blob_key(b"x"), offset: 0, bytes: 1 };
     flood(&Message::Own(OwnMessage::BlobRangeGet(get)));
+}
+
+#[test]
+fn a_link_that_paused_for_room_is_told_whoever_finds_the_room() {
+    let mut config = small_config();
+    config.link_queue_bytes_max = 100;
+    let mut cluster = Cluster::new(1);
+    let b = cluster.add("b", false, config);
+    let mut peer = Peer::native(&mut cluster, b, "p");
+    peer.stand(&mut cluster, ZERO, ZERO);
+    let _ = peer.settled(&mut cluster);
+    let get =
+        Message::Own(OwnMessage::BlobRangeGet(BlobRangeGet { key: blob_key(b"x"), offset: 0, bytes: 1 }));
+    let mut paused = false;
+    while !paused {
+        paused = peer.send(&mut cluster, &get) == Flow::Pause;
+        // The disk answers, and nobody takes the frames that tell so.
+        let now = cluster.now;
+        let node = &mut cluster.nodes[b];
+        let replica = node.replica.as_mut().expect("up");
+        while let Some(command) = replica.poll_command() {
+            node.host.commands.push(command);
+        }
+        while let Some(completion) = node.host.step(&mut cluster.rng) {
+            replica.handle_completion(now, completion);
+        }
+    }
+    let _ = peer.heard(&mut cluster);
+    cluster.nodes[b].host.events.clear();
+    assert_eq!(peer.send(&mut cluster, &get), Flow::More, "there is room again");
+    cluster.drain(b);
+    let resumed = |e: &Event| matches!(e, Event::Resume { link } if *link == peer.link);
+    assert!(cluster.nodes[b].host.events.iter().any(resumed), "what was held back goes on");
 }
 
 #[test]

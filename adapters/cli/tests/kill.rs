@@ -77,7 +77,7 @@ fn kill(mut child: Child, round: u64) -> Vec<String> {
             })
             .collect::<Vec<String>>()
     });
-    if round % 4 != 0 {
+    if !round.is_multiple_of(4) {
         // An error says that the child ended without a word; what it left is checked all the same.
         let _ = began.recv();
     }

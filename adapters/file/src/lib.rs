@@ -6,6 +6,7 @@
 //! - [`StorageExecutor`], [`BlobExecutor`], and [`Executor`], which is both.
 //! - [`BlobStore`] and [`StoreGroup`]: blobs for programs on top, many of them in one round of syncs.
 //! - [`node`]: the thread that owns a replica, and the handle to reach it with.
+//! - [`BareJournal`]: opaque payloads without a replica, for programs without an asynchronous runtime.
 //! - [`blocking`]: a replica for programs without an asynchronous runtime.
 //!
 //! Files are created with mode 0600 and folders with 0700. Below the path that the user names, no
@@ -24,6 +25,7 @@ mod directory;
 mod executor;
 mod fault;
 mod folder;
+mod journal;
 mod lock;
 pub mod node;
 mod reads;
@@ -33,4 +35,5 @@ mod threads;
 pub use blob::{BlobExecutor, BlobStore, StoreError, StoreGroup, StoredBlob};
 pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
+pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};
 pub use lock::{InUse, OpenError};

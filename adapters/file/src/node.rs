@@ -12,7 +12,8 @@ pub use handle::NodeHandle;
 pub use links::LinkSink;
 
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
-use owner::{Clock, Input, Owner};
+pub(crate) use owner::Clock;
+use owner::{Input, Owner};
 use reply::Waiting;
 use std::path::Path;
 use std::sync::Arc;

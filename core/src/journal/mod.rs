@@ -11,6 +11,7 @@ pub mod current;
 pub mod fields;
 pub mod index;
 pub mod limits;
+pub mod log;
 pub mod read;
 pub mod recovery;
 pub mod segment;

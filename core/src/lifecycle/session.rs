@@ -205,7 +205,11 @@ impl Session {
             }
         }
         self.unread = unread[taken..].to_vec();
-        self.paused = !self.down && self.must_pause(shared);
+        let paused = !self.down && self.must_pause(shared);
+        // Whatever found room, bytes that came or an answer of the disk: who was told to pause is told.
+        if core::mem::replace(&mut self.paused, paused) && !paused {
+            shared.out.event(Event::Resume { link: self.link });
+        }
     }
 
     /// Goes on after a pause once there is room.
@@ -214,9 +218,6 @@ impl Session {
             return;
         }
         self.process(shared);
-        if !self.paused {
-            shared.out.event(Event::Resume { link: self.link });
-        }
     }
 
     fn must_pause(&self, shared: &mut Shared) -> bool {

@@ -157,7 +157,7 @@ fn ordered(command: &Command) -> bool {
 
 impl NodeHost {
     /// Executes one command of those that may go next.
-    fn step(&mut self, rng: &mut Rng) -> Option<ReplicaCompletion> {
+    pub(crate) fn step(&mut self, rng: &mut Rng) -> Option<ReplicaCompletion> {
         if self.commands.is_empty() {
             return None;
         }

@@ -1,20 +1,25 @@
-//! `EventLog`: the smallest root over the journal, and a host that executes it on a [`Disk`].
+//! `EventLog`: the bare journal's roots, one after the other, and a host that executes them on a
+//! [`Disk`].
 
 use super::disk::{Disk, Torn};
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use strandline_core::id::{LogId, Lsn, Run};
-use strandline_core::journal::command::{SegmentNumber, StorageCommand, StorageCompletion, StorageOutcome};
+use std::rc::Rc;
+use strandline_core::id::{Incarnation, LogId, Lsn, Run};
+use strandline_core::journal::command::{SegmentNumber, StorageCommand, StorageCompletion};
+use strandline_core::journal::current::Current;
 use strandline_core::journal::limits::JournalLimits;
-use strandline_core::journal::recovery::{
-    JournalRecovery, Origin, Recovered, RecoveryFault, RecoveryPurpose, RecoveryStep,
-};
-use strandline_core::journal::writer::{AppendError, Halted, Journal, JournalPurpose, Switched};
-use strandline_core::machine::{FrameInfo, Host, Machine, Next, Out, Pending, Sent, drain};
+use strandline_core::journal::log::{JournalLog, LogError, LogEvent, LogRecovery, Never, NotOpened, Opened};
+use strandline_core::journal::recovery::{Origin, RecoveryFault};
+use strandline_core::journal::writer::{AppendError, Halted, Journal, Switched};
+use strandline_core::machine::{FrameInfo, Host, Machine, Next, Pending, Sent, drain};
 use strandline_core::seed::Seed;
-use strandline_core::ticket::Tickets;
-use strandline_core::time::Now;
+use strandline_core::time::{Instant, Now};
 
 pub(crate) const LOG: LogId = LogId([7; 16]);
+
+/// Later than every deadline.
+pub(crate) const LATE: Now = Now { mono: Instant(u64::MAX), wall: strandline_core::time::WallTime(0) };
 
 /// Limits so small that every bound is met within a few entries.
 pub(crate) const SMALL: JournalLimits = JournalLimits {
@@ -29,58 +34,31 @@ pub(crate) const SMALL: JournalLimits = JournalLimits {
     seal_ms: 1000,
 };
 
-#[derive(Debug)]
-pub(crate) enum Purpose {
-    List,
-    Recovery(RecoveryPurpose),
-    Journal(JournalPurpose),
-}
-
-impl From<RecoveryPurpose> for Purpose {
-    fn from(purpose: RecoveryPurpose) -> Self {
-        Self::Recovery(purpose)
-    }
-}
-
-impl From<JournalPurpose> for Purpose {
-    fn from(purpose: JournalPurpose) -> Self {
-        Self::Journal(purpose)
-    }
-}
+type Entries = Vec<(u64, u8, Vec<u8>)>;
+type Visit = Box<dyn FnMut(Lsn, u8, &[u8]) -> Result<(), String>>;
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    Recovered(Box<Summary>),
+    Recovered(Opened),
     Refused(RecoveryFault),
     Entered(Switched),
     Durable(Lsn),
+    Compacted(SegmentNumber),
     Halted(Halted),
 }
 
-/// What recovery found, without the journal.
-#[derive(Debug)]
-pub(crate) struct Summary {
-    pub(crate) cases: Vec<strandline_core::journal::recovery::EndCase>,
-    pub(crate) cut: Option<strandline_core::journal::recovery::CutReport>,
-    pub(crate) remove: Vec<strandline_core::journal::command::FileName>,
-}
-
-/// A channel that does not exist.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Never {}
-
 enum State {
-    Recovering(Box<JournalRecovery>),
-    Live(Box<Journal>),
-    Refused,
+    Recovering(Box<LogRecovery<Visit>>),
+    Live(Box<JournalLog>),
+    Over,
 }
 
-/// Opaque events in a journal.
+/// A bare journal from its opening on.
 pub(crate) struct EventLog {
-    out: Out<Purpose, StorageCommand, Event>,
     state: State,
-    gate: Option<Lsn>,
-    pub(crate) entries: Vec<(u64, u8, Vec<u8>)>,
+    opened: VecDeque<Event>,
+    visited: Rc<RefCell<Entries>>,
+    pub(crate) entries: Entries,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,83 +78,86 @@ pub(crate) fn open(config: &Config, disk: Disk) -> (EventLog, DiskHost) {
 
 impl EventLog {
     pub(crate) fn open(config: &Config) -> Self {
-        let mut out = Out::new(Tickets::new(Run(config.run)));
-        out.command(Purpose::List, |ticket| StorageCommand::List { ticket });
-        let run = u8::try_from(config.run).expect("small");
-        let recovery = JournalRecovery::new(
-            config.limits,
-            LOG,
-            SegmentNumber(config.first_segment),
-            config.origin,
-            Seed::new([run; 32]),
-        );
-        Self { out, state: State::Recovering(Box::new(recovery)), gate: None, entries: Vec::new() }
+        let visited = Rc::new(RefCell::new(Vec::new()));
+        let entries = Rc::clone(&visited);
+        let visit: Visit = Box::new(move |lsn, kind, bytes| {
+            entries.borrow_mut().push((lsn.get(), kind, bytes.to_vec()));
+            if kind == 255 { Err("kind 255".into()) } else { Ok(()) }
+        });
+        let seed = Seed::new([u8::try_from(config.run).expect("small"); 32]);
+        let recovery = LogRecovery::resume(config.limits, seed, visit, current(config), config.origin);
+        let state = State::Recovering(Box::new(recovery));
+        Self { state, opened: VecDeque::new(), visited, entries: Vec::new() }
     }
 
-    pub(crate) fn journal(&mut self) -> &mut Journal {
-        let State::Live(journal) = &mut self.state else { panic!("not live") };
-        journal
+    fn live(&mut self) -> &mut JournalLog {
+        let State::Live(log) = &mut self.state else { panic!("not live") };
+        log
+    }
+
+    pub(crate) fn journal(&mut self) -> &Journal {
+        self.live().journal()
     }
 
     pub(crate) fn append(&mut self, events: &[(u8, &[u8])]) -> Result<Lsn, AppendError> {
-        let (_, last) = self.journal().append_group(events)?;
-        self.submit();
-        Ok(last)
+        self.live().append(events).map(|(_, last)| last)
     }
 
     pub(crate) fn set_gate(&mut self, gate: Option<Lsn>) {
-        self.gate = gate;
-        self.submit();
+        self.live().hold_above(gate);
     }
 
     pub(crate) fn seal(&mut self) {
-        let State::Live(journal) = &mut self.state else { panic!("not live") };
-        journal.seal(self.gate, &mut self.out);
+        self.live().seal();
     }
 
     pub(crate) fn switch_segment(&mut self) {
-        let State::Live(journal) = &mut self.state else { panic!("not live") };
-        journal.switch_segment(self.gate, &mut self.out);
+        self.live().switch_segment();
+    }
+
+    pub(crate) fn log(&mut self) -> &mut JournalLog {
+        self.live()
     }
 
     pub(crate) fn stale(&mut self) -> u64 {
-        self.out.tickets().stale()
+        self.live().stale()
     }
 
-    fn submit(&mut self) {
-        if let State::Live(journal) = &mut self.state {
-            if let Some(entered) = journal.take_switched() {
-                self.out.event(Event::Entered(entered));
+    /// Goes live, or ends, once recovery has.
+    fn finish(&mut self) {
+        let State::Recovering(recovery) = std::mem::replace(&mut self.state, State::Over) else {
+            panic!("recovery is over")
+        };
+        self.entries.append(&mut self.visited.borrow_mut());
+        match recovery.finish() {
+            Ok((log, opened)) => {
+                self.opened.push_back(Event::Recovered(opened));
+                self.state = State::Live(Box::new(log));
             }
-            journal.submit(self.gate, &mut self.out);
+            Err(NotOpened::Working(recovery)) => self.state = State::Recovering(recovery),
+            Err(NotOpened::Failed(LogError::Segments(fault))) => self.opened.push_back(Event::Refused(fault)),
+            Err(NotOpened::Failed(LogError::Storage(fault))) => {
+                self.opened.push_back(Event::Refused(RecoveryFault::Failed(fault)));
+            }
+            Err(NotOpened::Failed(other)) => panic!("{other}"),
         }
     }
+}
 
-    fn recovering(&mut self, purpose: Option<RecoveryPurpose>, outcome: StorageOutcome) {
-        let State::Recovering(recovery) = &mut self.state else { panic!("recovery is over") };
-        let entries = &mut self.entries;
-        let visit = &mut |lsn: Lsn, kind: u8, bytes: &[u8]| {
-            entries.push((lsn.get(), kind, bytes.to_vec()));
-            if kind == 255 { Err("kind 255".into()) } else { Ok(()) }
-        };
-        let step = match (purpose, outcome) {
-            (None, StorageOutcome::List(listed)) => recovery.start(&listed.expect("listed"), &mut self.out),
-            (None, other) => panic!("{other:?} does not answer a list"),
-            (Some(purpose), outcome) => recovery.handle(purpose, outcome, visit, &mut self.out),
-        };
-        match step {
-            Ok(RecoveryStep::Working) => {}
-            Ok(RecoveryStep::Done(recovered)) => {
-                let Recovered { journal, cases, cut, remove } = *recovered;
-                self.out.event(Event::Recovered(Box::new(Summary { cases, cut, remove })));
-                self.state = State::Live(Box::new(journal));
-                self.submit();
-            }
-            Err(fault) => {
-                self.out.event(Event::Refused(fault));
-                self.state = State::Refused;
-            }
-        }
+/// What `current` would say.
+fn current(config: &Config) -> Current {
+    Current {
+        log: LOG,
+        incarnation: Incarnation { counter: 1, nonce: [0; 8] },
+        identity: String::new(),
+        namespaces: Vec::new(),
+        run: Run(config.run),
+        first_segment: SegmentNumber(config.first_segment),
+        next_checkpoint: 1,
+        checkpoint: None,
+        floor: [0; 16],
+        floor_digest: [0; 32],
+        opaque: Vec::new(),
     }
 }
 
@@ -186,36 +167,41 @@ impl Machine for EventLog {
     type Completion = StorageCompletion;
     type Channel = Never;
 
-    fn handle_completion(&mut self, _: Now, completion: StorageCompletion) {
-        let result = match self.out.tickets().settle(completion) {
-            None => return,
-            Some((Purpose::List, outcome)) => return self.recovering(None, outcome),
-            Some((Purpose::Recovery(purpose), outcome)) => return self.recovering(Some(purpose), outcome),
-            Some((Purpose::Journal(p), StorageOutcome::Append(done))) => {
-                self.journal().handle_append(p, done)
+    fn handle_completion(&mut self, now: Now, completion: StorageCompletion) {
+        match &mut self.state {
+            State::Recovering(recovery) => {
+                recovery.handle_completion(now, completion);
+                self.finish();
             }
-            Some((Purpose::Journal(p), StorageOutcome::Prepare(done))) => {
-                self.journal().handle_prepare(p, done).map(|()| None)
-            }
-            Some((Purpose::Journal(p), other)) => panic!("{other:?} does not answer {p:?}"),
-        };
-        match result {
-            Ok(durable) => durable.into_iter().for_each(|lsn| self.out.event(Event::Durable(lsn))),
-            Err(halted) => self.out.event(Event::Halted(halted)),
+            State::Live(log) => log.handle_completion(now, completion),
+            State::Over => {}
         }
-        self.submit();
     }
 
-    fn handle_timeout(&mut self, _: Now) {
-        self.seal();
+    fn handle_timeout(&mut self, now: Now) {
+        self.live().handle_timeout(now);
     }
 
     fn poll_command(&mut self) -> Option<StorageCommand> {
-        self.out.poll_command()
+        match &mut self.state {
+            State::Recovering(recovery) => recovery.poll_command(),
+            State::Live(log) => log.poll_command(),
+            State::Over => None,
+        }
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.out.poll_event()
+        if let Some(event) = self.opened.pop_front() {
+            return Some(event);
+        }
+        let State::Live(log) = &mut self.state else { return None };
+        log.poll_event().map(|event| match event {
+            LogEvent::Durable(lsn) => Event::Durable(lsn),
+            LogEvent::Entered(switched) => Event::Entered(switched),
+            LogEvent::Compacted { first_segment } => Event::Compacted(first_segment),
+            LogEvent::NotRemoved(fault) => panic!("{fault}"),
+            LogEvent::Halted(halted) => Event::Halted(halted),
+        })
     }
 
     fn poll_channel(&mut self, channel: Never, _: &mut Vec<u8>) -> Option<FrameInfo> {
@@ -223,7 +209,11 @@ impl Machine for EventLog {
     }
 
     fn pending(&self) -> Pending {
-        self.out.pending()
+        match &self.state {
+            State::Recovering(recovery) => recovery.pending(),
+            State::Live(log) => log.pending(),
+            State::Over => Pending::default(),
+        }
     }
 }
 
@@ -314,13 +304,18 @@ impl DiskHost {
     pub(crate) fn durable(&self) -> u64 {
         let durable = self.events.iter().filter_map(|event| match event {
             Event::Durable(lsn) => Some(lsn.get()),
-            Event::Recovered(_) | Event::Refused(_) | Event::Entered(_) | Event::Halted(_) => None,
+            Event::Recovered(_)
+            | Event::Refused(_)
+            | Event::Entered(_)
+            | Event::Compacted(_)
+            | Event::Halted(_) => None,
         });
         durable.max().unwrap_or(0)
     }
 
-    pub(crate) fn entered(&self) -> bool {
-        self.events.iter().any(|event| matches!(event, Event::Entered(_)))
+    /// Whether a log was opened, so that its first segment must be there from now on.
+    pub(crate) fn opened(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::Recovered(_)))
     }
 
     pub(crate) fn halted(&self) -> bool {
@@ -330,14 +325,22 @@ impl DiskHost {
     pub(crate) fn refused(&self) -> Option<&RecoveryFault> {
         self.events.iter().find_map(|event| match event {
             Event::Refused(fault) => Some(fault),
-            Event::Recovered(_) | Event::Entered(_) | Event::Durable(_) | Event::Halted(_) => None,
+            Event::Recovered(_)
+            | Event::Entered(_)
+            | Event::Durable(_)
+            | Event::Compacted(_)
+            | Event::Halted(_) => None,
         })
     }
 
-    pub(crate) fn recovered(&self) -> &Summary {
+    pub(crate) fn recovered(&self) -> &Opened {
         let found = self.events.iter().find_map(|event| match event {
-            Event::Recovered(summary) => Some(&**summary),
-            Event::Refused(_) | Event::Entered(_) | Event::Durable(_) | Event::Halted(_) => None,
+            Event::Recovered(opened) => Some(opened),
+            Event::Refused(_)
+            | Event::Entered(_)
+            | Event::Durable(_)
+            | Event::Compacted(_)
+            | Event::Halted(_) => None,
         });
         found.unwrap_or_else(|| panic!("not recovered: {:?}", self.events))
     }

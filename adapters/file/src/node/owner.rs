@@ -99,6 +99,7 @@ impl<R> Drop for Read<R> {
 }
 
 /// Both clocks, the monotonic one counted from the start of the node.
+#[derive(Debug)]
 pub(crate) struct Clock(std::time::Instant);
 
 impl Clock {

@@ -1,0 +1,416 @@
+//! From the files of a directory to a bare journal.
+
+use super::super::command::{
+    FileName, Listed, SegmentNumber, StorageCommand, StorageCompletion, StorageOutcome,
+};
+use super::super::current::{self, Current};
+use super::super::limits::{JournalLimits, JournalLimitsError};
+use super::super::recovery::{
+    CutReport, EndCase, JournalRecovery, Origin, Recovered, RecoveryFault, RecoveryPurpose, RecoveryStep,
+};
+use super::super::writer::JournalPurpose;
+use super::{JournalLog, Never};
+use crate::error::{Classified, Family, StorageFault};
+use crate::id::{Incarnation, LogId, Lsn, Run};
+use crate::machine::{FrameInfo, Machine, Out, Pending};
+use crate::seed::Seed;
+use crate::ticket::Tickets;
+use crate::time::Now;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What a bare journal keeps in `current`: this mark, then whether its first segment was ever
+/// entered (one byte, 0 or 1).
+const MARK: [u8; 4] = *b"SLBJ";
+
+/// What opening found and did.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Opened {
+    /// Entries retained.
+    pub entries: u64,
+    /// Which rows of the table of journal ends applied.
+    pub cases: Vec<EndCase>,
+    /// A torn tail that was cut; nothing of it was acknowledged.
+    pub cut: Option<CutReport>,
+    /// Files removed because `current` no longer names them.
+    pub removed: Vec<FileName>,
+}
+
+/// Why a bare journal cannot be opened, or not be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LogError {
+    /// The limits contradict each other.
+    #[error(transparent)]
+    Limits(#[from] JournalLimitsError),
+    /// The directory holds no log.
+    #[error("the directory holds no journal: expected a file current; create the journal first")]
+    NoJournal,
+    /// A journal cannot be made where files of a log are.
+    #[error("the directory already holds {found}: a journal is made in an empty directory only")]
+    Exists {
+        /// The first file found.
+        found: FileName,
+    },
+    /// The directory holds a log of another kind.
+    #[error("the directory holds another kind of log: expected the mark of a bare journal, found {found}")]
+    OtherKind {
+        /// What `current` says in its place.
+        found: String,
+    },
+    /// The segments must not be opened, or could not be repaired.
+    #[error(transparent)]
+    Segments(#[from] RecoveryFault),
+    /// Another command failed, or `current` is not what was written.
+    #[error(transparent)]
+    Storage(#[from] StorageFault),
+}
+
+impl LogError {
+    /// Whose fault it is: each variant belongs to one family.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        match self {
+            Self::Limits(_) | Self::NoJournal | Self::Exists { .. } | Self::OtherKind { .. } => {
+                Family::Caller
+            }
+            Self::Segments(_) => RecoveryFault::FAMILY,
+            Self::Storage(_) => StorageFault::FAMILY,
+        }
+    }
+}
+
+/// Why [`LogRecovery::finish`] gives no journal.
+#[derive(Debug)]
+pub enum NotOpened<V> {
+    /// Commands are out or must be polled: drain, hand in completions, try again.
+    Working(Box<LogRecovery<V>>),
+    /// It failed for good; nothing was lost by trying.
+    Failed(LogError),
+}
+
+#[derive(Debug)]
+enum Purpose {
+    List,
+    Create,
+    Current,
+    Recovery(RecoveryPurpose),
+    Enter(JournalPurpose),
+    Remove,
+    Commit,
+}
+
+impl From<RecoveryPurpose> for Purpose {
+    fn from(purpose: RecoveryPurpose) -> Self {
+        Self::Recovery(purpose)
+    }
+}
+
+impl From<JournalPurpose> for Purpose {
+    fn from(purpose: JournalPurpose) -> Self {
+        Self::Enter(purpose)
+    }
+}
+
+/// What to do with the list of files.
+#[derive(Debug)]
+enum Mode {
+    Create,
+    Open,
+    Resume(Box<Named>),
+}
+
+/// What `current` names.
+#[derive(Clone, Debug)]
+struct Named {
+    current: Current,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Listing(Mode),
+    Creating,
+    Current(Vec<Listed>),
+    Segments(Box<JournalRecovery>, Box<Named>),
+    /// Entering the first segment, removing, committing: one after the other.
+    Recovered(Box<Recovered>, Box<Named>),
+    Done(Box<Recovered>, Box<Current>),
+    Failed(LogError),
+}
+
+/// Opens or creates a bare journal. A root: run it with [`crate::machine::drain`] until
+/// [`LogRecovery::finish`] gives the journal. See [`JournalLog`] for an example.
+///
+/// `visit` takes each entry that is kept, in order, before the journal exists; drop what it built if
+/// recovery fails. An error of it is damage of that entry.
+#[derive(Debug)]
+pub struct LogRecovery<V> {
+    limits: JournalLimits,
+    seed: Seed,
+    visit: V,
+    out: Out<Purpose, StorageCommand, Never>,
+    stage: Stage,
+}
+
+impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
+    /// Makes a journal in an empty directory. `seed` must differ between starts.
+    #[must_use]
+    pub fn create(limits: JournalLimits, seed: Seed, visit: V) -> Self {
+        Self::new(limits, seed, visit, Mode::Create)
+    }
+
+    /// Opens the journal that a directory holds. `seed` must differ between starts.
+    #[must_use]
+    pub fn open(limits: JournalLimits, seed: Seed, visit: V) -> Self {
+        Self::new(limits, seed, visit, Mode::Open)
+    }
+
+    /// Opens segments whose `current` the caller has read, or knows to be lost and can replace.
+    #[must_use]
+    pub fn resume(limits: JournalLimits, seed: Seed, visit: V, current: Current, origin: Origin) -> Self {
+        Self::new(limits, seed, visit, Mode::Resume(Box::new(Named { current, origin })))
+    }
+
+    fn new(limits: JournalLimits, seed: Seed, visit: V, mode: Mode) -> Self {
+        // Tickets of recovery need a run of their own before `current` tells the last one.
+        let run = Run(seed.number("recovery run", 0) | 1 << 63);
+        let mut out = Out::new(Tickets::new(run));
+        let stage = match limits.validate() {
+            Ok(()) => {
+                out.command(Purpose::List, |ticket| StorageCommand::List { ticket });
+                Stage::Listing(mode)
+            }
+            Err(error) => Stage::Failed(error.into()),
+        };
+        Self { limits, seed, visit, out, stage }
+    }
+
+    /// The journal, once everything it is built on is durable.
+    ///
+    /// # Errors
+    /// [`NotOpened::Working`] hands the recovery back.
+    pub fn finish(self) -> Result<(JournalLog, Opened), NotOpened<V>> {
+        match self.stage {
+            Stage::Done(recovered, current) => {
+                let Recovered { journal, cases, cut, remove } = *recovered;
+                let opened = Opened { entries: journal.index().entries(), cases, cut, removed: remove };
+                Ok((JournalLog::new(journal, *current), opened))
+            }
+            Stage::Failed(error) => Err(NotOpened::Failed(error)),
+            Stage::Listing(_)
+            | Stage::Creating
+            | Stage::Current(_)
+            | Stage::Segments(..)
+            | Stage::Recovered(..) => Err(NotOpened::Working(Box::new(self))),
+        }
+    }
+
+    fn take_stage(&mut self) -> Stage {
+        core::mem::replace(&mut self.stage, Stage::Creating)
+    }
+
+    fn settled(&mut self, purpose: Purpose, outcome: StorageOutcome) -> Result<(), LogError> {
+        match (purpose, outcome) {
+            (Purpose::List, StorageOutcome::List(listed)) => self.listed(listed?),
+            (Purpose::Create, StorageOutcome::Replace(done)) => {
+                done?;
+                // The new journal is opened as any other: one way in.
+                self.stage = Stage::Listing(Mode::Open);
+                self.out.command(Purpose::List, |ticket| StorageCommand::List { ticket });
+                Ok(())
+            }
+            (Purpose::Current, StorageOutcome::Read(bytes)) => {
+                let Stage::Current(listed) = self.take_stage() else {
+                    unreachable!("current was being read")
+                };
+                self.begin(&listed, Box::new(named(&bytes?)?))
+            }
+            (Purpose::Recovery(purpose), outcome) => self.segments(purpose, outcome),
+            (Purpose::Enter(purpose), outcome) => self.entering(purpose, outcome),
+            (Purpose::Remove, StorageOutcome::Remove(done)) => {
+                done?;
+                self.commit();
+                Ok(())
+            }
+            (Purpose::Commit, StorageOutcome::Replace(done)) => {
+                done?;
+                let Stage::Recovered(recovered, named) = self.take_stage() else {
+                    unreachable!("current was being replaced")
+                };
+                self.stage = Stage::Done(recovered, Box::new(named.current));
+                Ok(())
+            }
+            (purpose, outcome) => unreachable!("{outcome:?} does not answer {purpose:?}"),
+        }
+    }
+
+    fn listed(&mut self, listed: Vec<Listed>) -> Result<(), LogError> {
+        let Stage::Listing(mode) = self.take_stage() else { unreachable!("a list was asked for") };
+        match mode {
+            Mode::Resume(named) => self.begin(&listed, named),
+            Mode::Create => match listed.first() {
+                Some(found) => Err(LogError::Exists { found: found.file }),
+                None => {
+                    self.replace(Purpose::Create, &fresh(&self.seed));
+                    Ok(())
+                }
+            },
+            Mode::Open if listed.iter().any(|found| found.file == FileName::Current) => {
+                self.stage = Stage::Current(listed);
+                // One byte more than allowed tells that a file is too long.
+                let bytes_max = u32::try_from(current::ENVELOPE.bytes_max() + 1).unwrap_or(u32::MAX);
+                let (file, offset) = (FileName::Current, 0);
+                self.out.command(Purpose::Current, |ticket| StorageCommand::Read {
+                    ticket,
+                    file,
+                    offset,
+                    bytes_max,
+                });
+                Ok(())
+            }
+            Mode::Open => Err(LogError::NoJournal),
+        }
+    }
+
+    fn replace(&mut self, purpose: Purpose, current: &Current) {
+        let (file, bytes) = (FileName::Current, current.encode());
+        self.out.command(purpose, |ticket| StorageCommand::Replace { ticket, file, bytes });
+    }
+
+    fn begin(&mut self, listed: &[Listed], named: Box<Named>) -> Result<(), LogError> {
+        let Current { log, first_segment, .. } = named.current;
+        let mut recovery =
+            JournalRecovery::new(self.limits, log, first_segment, named.origin, self.seed.clone());
+        let step = recovery.start(listed, &mut self.out)?;
+        self.stage = Stage::Segments(Box::new(recovery), named);
+        self.step(step)
+    }
+
+    fn segments(&mut self, purpose: RecoveryPurpose, outcome: StorageOutcome) -> Result<(), LogError> {
+        let Stage::Segments(recovery, _) = &mut self.stage else { unreachable!("segments are being read") };
+        let step = recovery.handle(purpose, outcome, &mut self.visit, &mut self.out)?;
+        self.step(step)
+    }
+
+    fn step(&mut self, step: RecoveryStep) -> Result<(), LogError> {
+        let RecoveryStep::Done(recovered) = step else { return Ok(()) };
+        let Stage::Segments(_, named) = self.take_stage() else { unreachable!("segments are being read") };
+        self.stage = Stage::Recovered(recovered, named);
+        self.enter();
+        Ok(())
+    }
+
+    /// A new journal's first segment is entered before anything may be submitted to it.
+    fn enter(&mut self) {
+        let Stage::Recovered(recovered, _) = &mut self.stage else { unreachable!("segments were read") };
+        if recovered.journal.segment().is_none() {
+            return recovered.journal.submit(None, &mut self.out);
+        }
+        let _ = recovered.journal.take_switched();
+        let files = recovered.remove.clone();
+        if files.is_empty() {
+            return self.commit();
+        }
+        self.out.command(Purpose::Remove, |ticket| StorageCommand::Remove { ticket, files });
+    }
+
+    fn entering(&mut self, purpose: JournalPurpose, outcome: StorageOutcome) -> Result<(), LogError> {
+        let Stage::Recovered(recovered, _) = &mut self.stage else { unreachable!("a segment is entered") };
+        let handled = match outcome {
+            StorageOutcome::Append(result) => recovered.journal.handle_append(purpose, result).map(drop),
+            StorageOutcome::Prepare(result) => recovered.journal.handle_prepare(purpose, result),
+            other @ (StorageOutcome::List(_)
+            | StorageOutcome::Read(_)
+            | StorageOutcome::Cut(_)
+            | StorageOutcome::Replace(_)
+            | StorageOutcome::Write(_)
+            | StorageOutcome::Sync(_)
+            | StorageOutcome::Remove(_)) => unreachable!("{other:?} does not answer {purpose:?}"),
+        };
+        handled.map_err(|halted| halted.0)?;
+        self.enter();
+        Ok(())
+    }
+
+    /// Takes a run of its own, and from now on the first segment must be there.
+    fn commit(&mut self) {
+        let Stage::Recovered(_, named) = &mut self.stage else { unreachable!("segments were read") };
+        named.current.run = Run(named.current.run.0 + 1);
+        named.current.opaque = opaque(Origin::Existing);
+        let current = named.current.clone();
+        self.replace(Purpose::Commit, &current);
+    }
+}
+
+fn fresh(seed: &Seed) -> Current {
+    Current {
+        log: LogId(seed.bytes("log", 0)),
+        incarnation: Incarnation { counter: 1, nonce: seed.bytes("incarnation", 0) },
+        identity: String::new(),
+        namespaces: Vec::new(),
+        run: Run(1),
+        first_segment: SegmentNumber(1),
+        next_checkpoint: 1,
+        checkpoint: None,
+        floor: [0; 16],
+        floor_digest: [0; 32],
+        opaque: opaque(Origin::New),
+    }
+}
+
+fn opaque(origin: Origin) -> Vec<u8> {
+    let entered = match origin {
+        Origin::New => 0,
+        Origin::Existing => 1,
+    };
+    let mut out = MARK.to_vec();
+    out.push(entered);
+    out
+}
+
+fn named(bytes: &[u8]) -> Result<Named, LogError> {
+    let current = Current::decode(bytes)?;
+    let origin = match current.opaque.strip_prefix(&MARK[..]) {
+        Some([0]) => Origin::New,
+        Some([1]) => Origin::Existing,
+        Some(_) | None => {
+            let bytes = current.opaque.get(..MARK.len() + 1).unwrap_or(&current.opaque);
+            return Err(LogError::OtherKind { found: format!("{}", bytes.escape_ascii()) });
+        }
+    };
+    Ok(Named { current, origin })
+}
+
+impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> Machine for LogRecovery<V> {
+    type Command = StorageCommand;
+    type Event = Never;
+    type Completion = StorageCompletion;
+    type Channel = Never;
+
+    fn handle_completion(&mut self, _: Now, completion: StorageCompletion) {
+        let Some((purpose, outcome)) = self.out.tickets().settle(completion) else { return };
+        if let Err(error) = self.settled(purpose, outcome) {
+            self.stage = Stage::Failed(error);
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Now) {}
+
+    fn poll_command(&mut self) -> Option<StorageCommand> {
+        self.out.poll_command()
+    }
+
+    fn poll_event(&mut self) -> Option<Never> {
+        None
+    }
+
+    fn poll_channel(&mut self, channel: Never, _: &mut Vec<u8>) -> Option<FrameInfo> {
+        match channel {}
+    }
+
+    fn pending(&self) -> Pending {
+        self.out.pending()
+    }
+}
