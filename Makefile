@@ -9,7 +9,7 @@ UNIT_SECONDS     := 240
 DOC_SECONDS      := 60
 NOSTD_SECONDS    := 30
 DENY_SECONDS     := 20
-SIM_SECONDS      ?= 120
+SIM_SECONDS      ?= 150
 CRASH_SECONDS    := 60
 # `make test` in all: ten minutes.
 

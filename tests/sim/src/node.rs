@@ -93,6 +93,8 @@ pub struct Node {
     pub floor: Version,
     /// Members that were active when the last compaction began, and what they had acknowledged.
     pub counted: Vec<(String, Version)>,
+    /// Where the last recovery cut the journal.
+    pub cut: Option<(u64, u64)>,
     /// Damage not found yet.
     pub damage: Vec<Damage>,
     /// An older copy of its directory and blobs, with the tail it had.
@@ -122,6 +124,8 @@ pub struct Backup {
     pub fs: crate::fs::Fs,
     /// The blobs.
     pub blobs: crate::blobs::BlobStore,
+    /// The batches in it.
+    pub appended: Vec<crate::effect::Appended>,
 }
 
 impl Node {
@@ -143,6 +147,7 @@ impl Node {
             mirror: Mirror::default(),
             floor: Version::ZERO,
             counted: Vec::new(),
+            cut: None,
             damage: Vec::new(),
             backup: None,
             paused: BTreeSet::new(),

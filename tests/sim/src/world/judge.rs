@@ -320,8 +320,9 @@ impl World {
             }
         } else if self.forked && status.floor > self.nodes[at].floor {
             // A snapshot of another history was committed before the end; see `installed`.
-        } else if self.tree.path(&digest, &claimed).is_some() && self.excused(at, &digest) {
+        } else if let Some(first) = self.excused(at, &digest) {
             self.forked |= self.nodes[at].writes;
+            self.nodes[at].host.appended.truncate(first);
         } else {
             let text = format!(
                 "{at} vouched for {} {} and recovered {} {}; damage: {:?}",
@@ -349,6 +350,9 @@ impl World {
         node.floor = status.floor;
         (node.made, node.regressed, node.halted, node.closed) = (true, false, false, false);
         node.damage.clear();
+        if let Some(cut) = node.cut.take() {
+            node.host.appended.retain(|batch| (batch.segment, batch.offset) < cut);
+        }
         self.look(at)
     }
 
@@ -361,9 +365,10 @@ impl World {
     }
 
     /// Whether damage explains that a node holds less than it vouched for: it hit the first batch
-    /// that is gone, and the record of its durability in every batch behind it.
-    fn excused(&self, at: usize, digest: &Digest) -> bool {
+    /// that is gone, and the record of its durability in every batch behind it. Which batch that is.
+    fn excused(&self, at: usize, digest: &Digest) -> Option<usize> {
         let node = &self.nodes[at];
+        self.tree.path(digest, &node.claim.digest)?;
         let hits = |from: u64, to: u64, segment: u64| {
             node.damage.iter().any(|damage: &Damage| {
                 damage
@@ -373,14 +378,14 @@ impl World {
             })
         };
         let batches = &node.host.appended;
-        let first = batches.iter().position(|b| hits(b.offset, b.offset + b.bytes, b.segment));
-        let Some(first) = first else { return false };
+        let first = batches.iter().position(|b| hits(b.offset, b.offset + b.bytes, b.segment))?;
         let unproven = batches[first + 1..].iter().all(|b| {
             b.segment == batches[first].segment && hits(b.offset, b.offset + BATCH_HEADER_BYTES, b.segment)
         });
         let before = batches[first].first_lsn.checked_sub(1);
         let kept = node.claim.durable.iter().rfind(|(lsn, _)| Some(*lsn) <= before);
-        unproven && kept.is_none_or(|(_, kept)| self.tree.path(kept, digest).is_some())
+        let whole = kept.is_none_or(|(_, kept)| self.tree.path(kept, digest).is_some());
+        (unproven && whole).then_some(first)
     }
 
     /// A directory was refused: something must explain it.

@@ -140,6 +140,10 @@ impl World {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.broken = true;
             for (node, link) in conn.ends {
+                // A node that started again may have used the name of the link again.
+                if self.by_link.get(&(node, link)).is_none_or(|(other, _)| *other != id) {
+                    continue;
+                }
                 if let Some(out) = self.nodes[node].host.out.get_mut(&link) {
                     out.bytes.clear();
                 }

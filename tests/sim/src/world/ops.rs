@@ -71,7 +71,8 @@ impl World {
                 let node = &mut self.nodes[at];
                 if node.made && node.damage.is_empty() && !matches!(node.life, Life::Recovering(_)) {
                     let (fs, blobs) = (node.host.fs.copied(), node.host.blobs.clone());
-                    node.backup = Some(Backup { fs, blobs });
+                    let appended = node.host.appended.clone();
+                    node.backup = Some(Backup { fs, blobs, appended });
                 }
                 Ok(())
             }

@@ -4,6 +4,7 @@ use super::{Judged, Violation, World};
 use crate::fault::Fault;
 use crate::node::Life;
 use crate::rng::Choose;
+use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::recovery::NotRecovered;
 use strandline_core::machine::{Machine, Next, drain};
 
@@ -157,6 +158,10 @@ impl World {
         match recovery.finish() {
             Ok((replica, report)) => {
                 node.life = Life::Up(Box::new(replica));
+                if let Some((FileName::Segment(number), offset, _)) = report.cut {
+                    // Only after the judgement may what was cut be forgotten.
+                    node.cut = Some((number.0, offset));
+                }
                 self.tell(|| format!("{at} recovered: {report:?}"));
                 self.recovered(at)?;
                 self.after(at)
