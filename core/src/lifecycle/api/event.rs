@@ -1,0 +1,158 @@
+//! What the host is told, and how a replica stands.
+
+use super::{CloseReason, Done, LinkRole, PairVerdict, RequestId};
+use crate::error::StorageFault;
+use crate::id::{Incarnation, LinkId, LogId, Lsn};
+use crate::record::Version;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Whether the link may hand in more bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Flow {
+    /// Yes.
+    More,
+    /// Not before [`Event::Resume`]: frames that came already wait for the disk.
+    Pause,
+}
+
+/// Something the host should know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// Every entry up to this one survives power loss and is visible.
+    Durable {
+        /// The last of them.
+        upto: Lsn,
+    },
+    /// The journal stopped for good. What was submitted and not durable is uncertain.
+    Halted {
+        /// Why.
+        fault: StorageFault,
+    },
+    /// The channel of this link has frames to poll, after it had none.
+    Frames {
+        /// Which link.
+        link: LinkId,
+    },
+    /// The link may hand in bytes again, after [`Flow::Pause`].
+    Resume {
+        /// Which link.
+        link: LinkId,
+    },
+    /// A verdict over the peer of a link, also shown in the status.
+    Verdict {
+        /// Which link.
+        link: LinkId,
+        /// The peer's identity.
+        identity: String,
+        /// The verdict.
+        verdict: PairVerdict,
+    },
+    /// The host must close this link once its frames are out; it is already down here.
+    CloseLink {
+        /// Which link.
+        link: LinkId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// The peer of a link has everything up to our durable tail, blobs included.
+    Synced {
+        /// Which link.
+        link: LinkId,
+        /// The tail.
+        tail: Version,
+    },
+    /// A snapshot from a peer became this replica's state.
+    Installed {
+        /// The version it stands for.
+        cut: Version,
+        /// How many records.
+        records: u64,
+    },
+    /// A request ended.
+    Done {
+        /// Which.
+        request: RequestId,
+        /// How.
+        done: Done,
+    },
+    /// Everything submitted is durable, the journal is sealed: the host may end.
+    Closed,
+}
+
+/// How a link stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LinkStatus {
+    /// The link.
+    pub link: LinkId,
+    /// The peer.
+    pub identity: String,
+    /// The peer's incarnation, if it names one.
+    pub incarnation: Option<Incarnation>,
+    /// Which way records may flow.
+    pub role: LinkRole,
+    /// A word for what the session is doing.
+    pub state: &'static str,
+    /// What the peer has acknowledged on this link.
+    pub acked: Version,
+    /// The latest verdict.
+    pub verdict: Option<PairVerdict>,
+}
+
+/// How a member stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MemberStatus {
+    /// Who.
+    pub identity: String,
+    /// `joining`, `active` or `lapsed`.
+    pub state: &'static str,
+    /// What it has durably acknowledged.
+    pub acked: Version,
+}
+
+/// How a replica stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Status {
+    /// The log.
+    pub log: LogId,
+    /// This replica's name.
+    pub identity: String,
+    /// This replica's life.
+    pub incarnation: Incarnation,
+    /// The namespaces the log may hold.
+    pub namespaces: Vec<Vec<u8>>,
+    /// The authority identity if this replica writes the log.
+    pub authority: Option<String>,
+    /// Why this replica, which wrote the log, must be fenced before it may go on.
+    pub fenced: Option<String>,
+    /// The last submitted version.
+    pub submitted: Version,
+    /// The last durable version.
+    pub tail: Version,
+    /// Digest of the history up to the tail.
+    pub tail_digest: [u8; 32],
+    /// What compaction kept: versions at or below it are only in the checkpoint.
+    pub floor: Version,
+    /// Journal entries retained.
+    pub entries: u64,
+    /// Journal bytes retained.
+    pub journal_bytes: u64,
+    /// Keys that are present.
+    pub present: u64,
+    /// Tombstones kept.
+    pub tombstones: u64,
+    /// Whether a membership was ever stored.
+    pub members_configured: bool,
+    /// The members.
+    pub members: Vec<MemberStatus>,
+    /// The links.
+    pub links: Vec<LinkStatus>,
+    /// Whether a snapshot is being installed.
+    pub installing: bool,
+    /// Whether the journal is being compacted.
+    pub compacting: bool,
+    /// The fault that stopped the journal.
+    pub halted: Option<StorageFault>,
+    /// Commands out and not answered.
+    pub commands_outstanding: usize,
+}

@@ -1,0 +1,13 @@
+//! What goes into a replica and what comes out of it.
+
+mod event;
+mod link;
+mod mutation;
+mod pair;
+mod request;
+
+pub use event::{Event, Flow, LinkStatus, MemberStatus, Status};
+pub use link::{CloseReason, LinkRefused, LinkRole, PeerFault, PeerFaultKind};
+pub use mutation::{Accepted, Change, Entry, Mutation, MutationError, Scan, ScanPage};
+pub use pair::{Divergence, PairReason, PairVerdict, Verified};
+pub use request::{Compacted, Done, MembersChange, RequestError, RequestId};
