@@ -175,3 +175,24 @@ fn a_killed_node_leaves_a_stale_socket_that_hinders_nobody() {
     assert_eq!(replica.stop(), 0);
     assert_eq!(replica.plain(["get", "k"]).stdout, b"two");
 }
+
+/// The reference compares paths as text, and through a link overwrote its own checkpoint.
+#[test]
+fn finding_j12_no_export_overwrites_the_replica_however_it_is_reached() {
+    both(|replica| {
+        replica.put("current", b"not ours to write");
+        replica.put("log/current", b"nor this");
+        let link = replica.path("link");
+        std::os::unix::fs::symlink(replica.dir(), &link).expect("links");
+        for target in [replica.dir(), link.clone(), link.join("."), replica.home.path().to_owned()] {
+            let refused = replica.run(["export", "--force", target.to_str().expect("UTF-8")]);
+            assert_eq!(refused.code, 1, "{}", refused.stderr);
+            assert!(refused.stderr.contains("the replica's own directory"), "{}", refused.stderr);
+        }
+        assert_ne!(fs::read(replica.dir().join("current")).expect("reads"), b"not ours to write");
+        assert_eq!(replica.plain(["get", "current"]).stdout, b"not ours to write");
+        let target = replica.path("target");
+        replica.done(["export", target.to_str().expect("UTF-8")]);
+        assert_eq!(fs::read(target.join("log/current")).expect("reads"), b"nor this");
+    });
+}

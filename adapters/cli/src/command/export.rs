@@ -12,7 +12,9 @@ use crate::tree::path::RelPath;
 use crate::tree::place::{Copied, Placing};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use strandline_core::id::hex;
 use strandline_core::record::{BlobKey, Key, State};
@@ -48,6 +50,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let counts = context.with_replica(|replica| {
         let items = items(replica, args.namespace.bytes())?;
         prepare(&args.target, args.force)?;
+        keep_out(&items, &args.target, context.dir()?)?;
         export(replica, &items, &args.target, context.output)
     })?;
     let text = format!(
@@ -99,6 +102,19 @@ fn prepare(target: &Path, force: bool) -> Result<(), Failure> {
     if entries.next().is_some() && !force {
         return Err(Failure::refused(format!("{} is not empty", target.display()))
             .advise("name an empty directory, or give --force to write into this one"));
+    }
+    Ok(())
+}
+
+/// Refuses to write into the replica's own directory, however it is reached: a key may be named as
+/// one of its files. Links below the target are never followed, so that only the way to it counts.
+fn keep_out(items: &[Item], target: &Path, own: &Path) -> Result<(), Failure> {
+    let real = |path: &Path| fs::canonicalize(path).map_err(|e| Failure::io("find", path, &e));
+    let (real_target, real_own) = (real(target)?, real(own)?);
+    let place = |item: &Item| real_target.join(OsStr::from_bytes(item.key.logical_key()));
+    if real_target.starts_with(&real_own) || items.iter().any(|i| place(i).starts_with(&real_own)) {
+        let message = format!("{} leads into the replica's own directory", target.display());
+        return Err(Failure::refused(message).advise("export to another directory"));
     }
     Ok(())
 }
