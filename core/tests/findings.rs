@@ -198,9 +198,9 @@ fn finding_g_and_j16_a_plan_reads_as_much_in_a_long_journal_as_in_a_short_one() 
 }
 
 /// What the source reads to bring an empty peer to so many records.
-fn bytes_read_for_a_repair(records: usize) -> u64 {
-    let (mut cluster, a) = writer(records, small_config());
-    let b = cluster.add("b", false, small_config());
+fn bytes_read_for_a_repair(records: usize, config: ReplicaConfig) -> u64 {
+    let (mut cluster, a) = writer(records, config.clone());
+    let b = cluster.add("b", false, config);
     cluster.nodes[a].host.disk.segment_bytes_read = 0;
     cluster.connect(a, b).expect("connects");
     cluster.settle();
@@ -212,7 +212,17 @@ fn bytes_read_for_a_repair(records: usize) -> u64 {
 /// for every batch.
 #[test]
 fn finding_j16_a_repair_reads_in_proportion_to_its_records() {
-    let [one, two, three] = [500, 1000, 1500].map(bytes_read_for_a_repair);
+    let [one, two, three] = [500, 1000, 1500].map(|records| bytes_read_for_a_repair(records, small_config()));
     let (first, second) = (two - one, three - two);
     assert!(second <= first + first / 10, "{first} bytes for 500 records more, then {second}");
+}
+
+/// A read is larger than a batch for a peer: what it brought is used up before the next one.
+#[test]
+fn finding_j16_a_repair_reads_each_entry_about_once() {
+    let records = 2000;
+    let read = bytes_read_for_a_repair(records, ReplicaConfig::default());
+    let (mut cluster, a) = writer(records, ReplicaConfig::default());
+    let held = cluster.replica(a).status().journal_bytes;
+    assert!(read <= 2 * held, "{read} bytes read of a journal of {held}");
 }

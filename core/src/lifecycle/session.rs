@@ -14,7 +14,7 @@ use super::judging::Digesting;
 use super::outbox::{Outbox, Pieces};
 use super::receive::Receive;
 use super::shared::Shared;
-use super::source::Source;
+use super::source::{ReadAhead, Source};
 use crate::id::{Incarnation, LinkId};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 use crate::record::{BlobKey, Version};
@@ -82,6 +82,8 @@ pub(super) struct Session {
     /// compared once we have it, too.
     pub(super) ahead: Option<Standing>,
     pub(super) source: Source,
+    /// What the last read for this peer brought beyond the batch it was made for.
+    pub(super) read_ahead: Option<ReadAhead>,
     pub(super) receive: Receive,
     pub(super) fetch: Fetch,
     /// Blob reads out for the peer.
@@ -119,6 +121,7 @@ impl Session {
             digesting: None,
             ahead: None,
             source: Source::Waiting,
+            read_ahead: None,
             receive: Receive::Idle,
             fetch: Fetch::default(),
             serving: 0,

@@ -58,6 +58,22 @@ pub(super) struct Plan {
     blobs: BTreeSet<BlobKey>,
 }
 
+/// What a read for a plan brought beyond the batch it was made for: at most `read_bytes_max`.
+#[derive(Debug)]
+pub(super) struct ReadAhead {
+    request: ReadRequest,
+    bytes: Vec<u8>,
+}
+
+impl ReadAhead {
+    /// Whether it holds the first byte that `request` asks for. Segments are never written anew, so
+    /// what was read stays what is there.
+    fn covers(&self, request: &ReadRequest) -> bool {
+        let end = self.request.offset + u64::from(self.request.bytes);
+        self.request.file == request.file && (self.request.offset..end).contains(&request.offset)
+    }
+}
+
 /// A frame that waits until the blobs it needs were acknowledged.
 #[derive(Debug)]
 pub(super) struct Push {
@@ -89,6 +105,7 @@ impl Session {
             return;
         }
         if self.acked >= tail {
+            self.read_ahead = None;
             if self.synced != Some(tail) && !tail.is_zero() {
                 self.synced = Some(tail);
                 shared.out.event(Event::Synced { link: self.link, tail });
@@ -126,10 +143,17 @@ impl Session {
 
     fn continue_plan(&mut self, shared: &mut Shared) {
         let Source::Planning(plan) = &self.source else { return };
-        let link = self.link;
-        match shared.read_entries(&plan.reader, |request| ReadFor::Plan(link, request)) {
-            Ok(true) => {}
-            Ok(false) => self.finish_plan(shared),
+        let bytes_max = shared.config.journal.read_bytes_max;
+        match plan.reader.request(shared.journal.index(), bytes_max) {
+            // A read holds many batches for a peer: what it brought is used up before the next.
+            Ok(Some(request)) => match self.read_ahead.take_if(|ahead| ahead.covers(&request)) {
+                Some(ahead) => self.on_plan_read(shared, ahead.request, Ok(ahead.bytes)),
+                None => {
+                    let purpose = ReadFor::Plan(self.link, request);
+                    shared.read(request.file, request.offset, request.bytes, purpose);
+                }
+            },
+            Ok(None) => self.finish_plan(shared),
             // A compaction took the entries: begin anew, from the snapshot.
             Err(_) => {
                 self.source = Source::Idle;
@@ -149,7 +173,7 @@ impl Session {
         let mut full = false;
         let mut bad = None;
         let accepted = result.and_then(|bytes| {
-            plan.reader.accept(&request, &bytes, &mut |lsn, kind, entry| {
+            let visited = plan.reader.accept(&request, &bytes, &mut |lsn, kind, entry| {
                 if kind != ENTRY_RECORD {
                     return ControlFlow::Continue(());
                 }
@@ -169,7 +193,10 @@ impl Session {
                     plan.blobs.insert(blob);
                 }
                 ControlFlow::Continue(())
-            })
+            });
+            let keep = full && bytes.len() as u64 <= u64::from(shared.config.journal.read_bytes_max);
+            self.read_ahead = keep.then_some(ReadAhead { request, bytes });
+            visited
         });
         match (accepted, bad) {
             (Ok(()), None) if full => self.finish_plan(shared),
