@@ -254,3 +254,31 @@ fn closing_seals_and_tells() {
     cluster.restart(a);
     assert_eq!(cluster.contents(a).len(), 1);
 }
+
+#[test]
+fn one_compaction_goes_as_far_as_it_may_in_as_many_rounds_as_it_takes() {
+    let mut config = small_config();
+    config.compaction_keys_max = 7;
+    let mut cluster = Cluster::new(11);
+    let a = cluster.add("a", true, config);
+    for i in 0..100 {
+        cluster.put(a, &format!("k{i:03}"), b"v");
+        cluster.settle();
+    }
+    cluster.mutate(a, &[delete("k000"), delete("k099")]).expect("accepted");
+    cluster.settle();
+    let now = cluster.now;
+    let request = cluster.replica(a).handle_members(now, MembersChange::Clear);
+    cluster.done(a, request);
+    let request = cluster.replica(a).handle_compact(now, None);
+    let Done::Compacted(compacted) = cluster.done(a, request) else { panic!("compacts") };
+    let status = cluster.replica(a).status();
+    assert_eq!(compacted.floor, status.tail);
+    assert_eq!((compacted.records, compacted.entries_dropped, compacted.tombstones_dropped), (98, 102, 2));
+    assert!(!status.compacting);
+    let told = cluster.nodes[a].host.events.iter().filter(|e| matches!(e, Event::Done { .. })).count();
+    assert_eq!(told, 2, "one answer for each request");
+    cluster.kill(a);
+    cluster.restart(a);
+    assert_eq!(cluster.contents(a).len(), 98);
+}

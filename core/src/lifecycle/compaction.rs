@@ -16,8 +16,10 @@ use crate::record::Version;
 #[derive(Debug)]
 pub(super) struct Running {
     request: RequestId,
-    /// Where it ends.
+    /// Where it ends, after as many rounds as the bound of keys in memory makes of it.
     target: Version,
+    /// What the rounds before achieved.
+    before: Compacted,
     part: Compaction,
     /// What it made, while `current` is being replaced.
     result: Option<CompactionResult>,
@@ -57,6 +59,24 @@ impl Shared {
             return Err(RequestError::Busy { what: "the installation of a snapshot" });
         }
         let (target, through) = target(self, upto)?;
+        let before = Compacted {
+            floor: self.history.floor(),
+            records: 0,
+            checkpoint_bytes: 0,
+            entries_dropped: 0,
+            tombstones_dropped: 0,
+        };
+        self.begin_round(request, target, through, before)
+    }
+
+    /// Begins one round of a compaction to `target`: as far as its bound of keys reaches.
+    fn begin_round(
+        &mut self,
+        request: RequestId,
+        target: Version,
+        through: Lsn,
+        before: Compacted,
+    ) -> Result<(), RequestError> {
         let floor = self.history.floor();
         let Some((first, _)) = self.history.first_after(floor) else {
             return Err(RequestError::NoProgress { floor });
@@ -74,7 +94,7 @@ impl Shared {
             epochs: self.history.epochs(),
             keys_per_round_max: self.config.compaction_keys_max,
         });
-        self.compaction = Some(Running { request, target, part, result: None });
+        self.compaction = Some(Running { request, target, before, part, result: None });
         self.advance_compaction();
         Ok(())
     }
@@ -156,7 +176,9 @@ impl Shared {
 
     /// `current` names the new checkpoint.
     pub(super) fn compacted(&mut self) {
-        let Some(Running { request, result: Some(result), .. }) = self.compaction.take() else {
+        let Some(Running { request, target: goal, before, result: Some(result), .. }) =
+            self.compaction.take()
+        else {
             unreachable!("a compaction was being committed");
         };
         let entries = self.history.entries();
@@ -167,9 +189,17 @@ impl Shared {
             floor: result.floor,
             records: result.records,
             checkpoint_bytes: result.checkpoint.bytes,
-            entries_dropped: entries - self.history.entries(),
-            tombstones_dropped,
+            entries_dropped: before.entries_dropped + entries - self.history.entries(),
+            tombstones_dropped: before.tombstones_dropped + tombstones_dropped,
         };
+        // The next round is judged afresh: a member may have come that needs what is left.
+        if result.floor < goal
+            && !self.closing
+            && let Ok((goal, through)) = target(self, Some(goal))
+            && self.begin_round(request, goal, through, compacted).is_ok()
+        {
+            return;
+        }
         self.out.event(Event::Done { request, done: Done::Compacted(compacted) });
     }
 

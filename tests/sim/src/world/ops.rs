@@ -150,14 +150,14 @@ impl World {
             Change::Put { blob } => State::Present { blob },
             Change::Delete => State::Deleted,
         };
+        let latest = self.nodes[at].latest.get(&mutation.key).copied();
+        let purged = self.purged(at, latest);
         let node = &mut self.nodes[at];
         let before = self.tree.version(&node.submitted).expect("known");
         if accepted.version <= before {
             let text = format!("{at} gave {} after {before}", accepted.version);
             return Err(Violation::new("versions", text));
         }
-        let latest = node.latest.get(&mutation.key).copied();
-        let purged = matches!(latest, Some((State::Deleted, version)) if version <= node.floor);
         let version = latest.map_or(Version::ZERO, |(_, version)| version);
         if mutation.if_version.is_some_and(|expected| expected != version && !(purged && expected.is_zero()))
         {
@@ -175,11 +175,18 @@ impl World {
         Ok(())
     }
 
+    /// Whether a compaction may have dropped this tombstone: a long one does so round by round, and
+    /// tells only at its end.
+    fn purged(&self, at: usize, latest: Option<(State, Version)>) -> bool {
+        let Some((State::Deleted, version)) = latest else { return false };
+        version <= self.nodes[at].floor || version <= self.status(at).floor
+    }
+
     fn refusal(&self, at: usize, error: &MutationError) -> Judged {
         let node = &self.nodes[at];
         if let MutationError::Precondition { key, found, .. } = error {
             let latest = node.latest.get(key).copied();
-            let purged = matches!(latest, Some((State::Deleted, version)) if version <= node.floor);
+            let purged = self.purged(at, latest);
             let version = latest.map_or(Version::ZERO, |(_, version)| version);
             if *found != version && !(purged && found.is_zero()) {
                 let text = format!("{at} says that {key} is at {found}, it is at {version}");
