@@ -175,3 +175,22 @@ fn a_killed_node_leaves_a_stale_socket_that_hinders_nobody() {
     assert_eq!(replica.stop(), 0);
     assert_eq!(replica.plain(["get", "k"]).stdout, b"two");
 }
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let replica = Replica::writer("a");
+    replica.put("k", b"bytes");
+    for args in [&["list"][..], &["get", "k"], &["status"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_strandline"))
+            .arg("--dir")
+            .arg(replica.dir())
+            .args(args)
+            .stdout(writer)
+            .output()
+            .expect("runs");
+        assert_eq!(ended.status.code(), Some(7), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{args:?}");
+    }
+}
