@@ -46,6 +46,7 @@ impl Cli {
         let context = Context { dir: self.dir, output };
         match dispatch(self.command, &context) {
             Ok(()) => Exit::Done,
+            Err(failure) if failure.exit == Exit::OutputGone => failure.exit,
             Err(failure) => {
                 output.failure(&failure);
                 failure.exit

@@ -27,6 +27,8 @@ pub(crate) enum Exit {
     Uncertain,
     /// Done, except for the paths named.
     Incomplete,
+    /// Whoever read standard output went away.
+    OutputGone,
 }
 
 impl Exit {
@@ -40,6 +42,7 @@ impl Exit {
             Self::Peer => 4,
             Self::Uncertain => 5,
             Self::Incomplete => 6,
+            Self::OutputGone => 7,
         }
     }
 }
@@ -55,6 +58,7 @@ Exit codes:
   4  a peer, the network or the running node could not be reached or broke a rule
   5  uncertain: what was asked may or may not have happened; look before asking again
   6  done, except for the paths named
+  7  nobody reads standard output any more (as after `| head`); ended there, without a message
 
 Output: tables and text for people; with --json one JSON object a line on standard output, and
 failures as {\"error\": {exit, message, advice}} on standard error. Bytes are a JSON string where
@@ -114,6 +118,16 @@ impl Failure {
     /// A system call on a file that failed.
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
         Self::storage(format!("cannot {action} {}: {error}", path.display()))
+    }
+
+    /// Standard output that failed. That its reader went away is no fault of anybody.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        let text = format!("cannot write standard output: {error}");
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::new(Exit::OutputGone, text)
+        } else {
+            Self::storage(text)
+        }
     }
 
     /// The same failure with advice.
@@ -202,7 +216,7 @@ impl From<RequestError> for Failure {
 mod tests {
     use super::*;
 
-    const ALL: [Exit; 7] = [
+    const ALL: [Exit; 8] = [
         Exit::Done,
         Exit::Refused,
         Exit::Usage,
@@ -210,6 +224,7 @@ mod tests {
         Exit::Peer,
         Exit::Uncertain,
         Exit::Incomplete,
+        Exit::OutputGone,
     ];
 
     #[test]

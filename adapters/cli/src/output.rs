@@ -87,7 +87,5 @@ fn json(value: &impl Serialize) -> String {
 }
 
 fn write_line(out: &mut impl Write, line: &str) -> Result<(), Failure> {
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::storage(format!("cannot write standard output: {error}")))
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }

@@ -196,3 +196,22 @@ fn finding_j12_no_export_overwrites_the_replica_however_it_is_reached() {
         assert_eq!(fs::read(target.join("log/current")).expect("reads"), b"nor this");
     });
 }
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let replica = Replica::writer("a");
+    replica.put("k", b"bytes");
+    for args in [&["list"][..], &["get", "k"], &["status"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_strandline"))
+            .arg("--dir")
+            .arg(replica.dir())
+            .args(args)
+            .stdout(writer)
+            .output()
+            .expect("runs");
+        assert_eq!(ended.status.code(), Some(7), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{args:?}");
+    }
+}

@@ -84,12 +84,13 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
 ) -> SessionEnd {
     let (sink, source) = outbox(config.outbox_bytes_max);
     let (tx, rx) = oneshot::channel();
+    let own = node.clone();
     node.link_up(peer, role, Box::new(sink), move |up| {
-        // If the session's task is gone by now, its sink is too, and the replica is told below.
-        drop(tx.send(up));
+        // If the session's task is gone by now, the link is dropped unseen, and so taken down.
+        drop(tx.send(up.map(|link| LinkUp { node: own, link })));
     });
     let link = match rx.await.unwrap_or(Err(LinkRefused::Closing)) {
-        Ok(link) => LinkUp { node, link },
+        Ok(link) => link,
         Err(refused) => return SessionEnd::Refused(refused),
     };
     tracing::debug!(link = %link.link, "link is up");
@@ -102,13 +103,13 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
     }
 }
 
-/// Tells the replica that the link is gone, however its task ends.
-struct LinkUp<'a, N: LinkHost> {
-    node: &'a N,
+/// Tells the replica that the link is gone, however its task ends, and whenever.
+struct LinkUp<N: LinkHost> {
+    node: N,
     link: LinkId,
 }
 
-impl<N: LinkHost> Drop for LinkUp<'_, N> {
+impl<N: LinkHost> Drop for LinkUp<N> {
     fn drop(&mut self) {
         self.node.link_down(self.link);
     }
@@ -118,7 +119,7 @@ impl<N: LinkHost> Drop for LinkUp<'_, N> {
 struct Side<'a, R, N: LinkHost> {
     runtime: &'a R,
     config: &'a NetConfig,
-    link: &'a LinkUp<'a, N>,
+    link: &'a LinkUp<N>,
     /// The other direction made progress since the reader last looked.
     moved: AtomicBool,
 }
@@ -199,7 +200,7 @@ impl Window {
         }
     }
 
-    async fn hand_in(&mut self, link: &LinkUp<'_, impl LinkHost>, bytes: Vec<u8>) {
+    async fn hand_in(&mut self, link: &LinkUp<impl LinkHost>, bytes: Vec<u8>) {
         self.room().await;
         let (tx, rx) = oneshot::channel();
         link.node.received(link.link, bytes, move || {
@@ -336,6 +337,19 @@ mod tests {
         let (task, _peer) = start(&node, NetConfig::default()).await;
         node.until(|told| told.ups == 1).await;
         task.abort();
+        node.until(|told| told.downs == 1).await;
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_dropped_before_its_link_is_up_takes_it_down() {
+        let node = FakeNode::default();
+        node.told().hold_up = true;
+        let (task, _peer) = start(&node, NetConfig::default()).await;
+        node.until(|told| told.ups == 1).await;
+        task.abort();
+        assert!(task.await.expect_err("aborted").is_cancelled());
+        let held = std::mem::take(&mut node.told().held);
+        held.into_iter().for_each(|reply| reply());
         node.until(|told| told.downs == 1).await;
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct FakeNode(Arc<Mutex<Told>>);
 pub(crate) struct Told {
     /// Keep `done` callbacks instead of calling them.
     pub(crate) hold: bool,
+    /// Keep the answer to a link that comes up.
+    pub(crate) hold_up: bool,
     /// Refuse links.
     pub(crate) refuse: Option<LinkRefused>,
     pub(crate) held: Vec<Box<dyn FnOnce() + Send>>,
@@ -140,7 +142,12 @@ impl LinkHost for FakeNode {
         }
         told.ups += 1;
         told.sinks.push(sink);
-        reply(Ok(LinkId { slot: 0, uses: told.ups }));
+        let link = LinkId { slot: 0, uses: told.ups };
+        if told.hold_up {
+            told.held.push(Box::new(move || reply(Ok(link))));
+        } else {
+            reply(Ok(link));
+        }
     }
     fn received(&self, _link: LinkId, bytes: Vec<u8>, done: impl FnOnce() + Send + 'static) {
         let mut told = self.told();

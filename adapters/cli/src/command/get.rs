@@ -52,6 +52,8 @@ fn write_out(replica: &mut dyn Backend, key: &Key, blob: BlobKey) -> Result<(), 
     match copied {
         Ok((found, _)) if found == blob => Ok(()),
         Ok((found, _)) => Err(blob_damaged(key, blob, found)),
+        // No store and no node fails like this: it is the reader of standard output that is gone.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::output(&error)),
         Err(error) => Err(Failure::storage(format!("cannot copy blob {blob} of {key}: {error}"))),
     }
 }

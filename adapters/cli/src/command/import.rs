@@ -3,7 +3,7 @@
 use super::key::NamespaceArg;
 use crate::backend::{Backend, scan_all, whole};
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::mirror::apply::{Counts, Progress, apply};
 use crate::mirror::plan::plan;
 use crate::output::Output;
@@ -67,12 +67,32 @@ fn import(replica: &mut dyn Backend, args: &Args, context: &Context) -> Result<C
     }
     scanned.skipped.iter().try_for_each(|skipped| tell_skipped(output, skipped))?;
     let bar = output.progress("import", plan.candidates.len() as u64);
-    let mut told = Told { output, acks: args.acks, bar };
-    let mut counts = apply(replica, &args.source, namespace, plan, &mut told)?;
+    let mut told = Told { output, acks: args.acks, bar, durable: 0 };
+    let applied = apply(replica, &args.source, namespace, plan, &mut told);
+    let mut counts = applied.map_err(|failure| after(told.durable, failure))?;
     told.bar.finish_and_clear();
     counts.skipped = scanned.skipped.len() as u64;
     counts.failed += scanned.skipped.iter().filter(|s| s.why.is_loss()).count() as u64;
     Ok(counts)
+}
+
+/// A failure once something is durable: the codes that promise that nothing changed would lie.
+fn after(durable: u64, failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::Refused | Exit::Usage if durable > 0 => Failure {
+            exit: Exit::Incomplete,
+            message: format!("stopped after {durable} durable changes: {}", failure.message),
+            ..failure
+        },
+        Exit::Done
+        | Exit::Refused
+        | Exit::Usage
+        | Exit::Storage
+        | Exit::Peer
+        | Exit::Uncertain
+        | Exit::Incomplete
+        | Exit::OutputGone => failure,
+    }
 }
 
 /// Refuses before anything is read where nothing could be written.
@@ -126,10 +146,13 @@ struct Told {
     output: Output,
     acks: bool,
     bar: ProgressBar,
+    /// Changes acknowledged so far.
+    durable: u64,
 }
 
 impl Progress for Told {
     fn acknowledged(&mut self, mutation: &Mutation, version: Version) -> Result<(), Failure> {
+        self.durable += 1;
         if !self.acks {
             return Ok(());
         }
@@ -153,5 +176,17 @@ impl Progress for Told {
 
     fn step(&mut self) {
         self.bar.inc(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_after_durable_changes_does_not_say_that_nothing_changed() {
+        assert_eq!(after(0, Failure::refused("full")).exit, Exit::Refused);
+        assert_eq!(after(3, Failure::refused("full")).exit, Exit::Incomplete);
+        assert_eq!(after(3, Failure::uncertain("lost")).exit, Exit::Uncertain);
     }
 }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use strandline_core::error::StorageFault;
 use strandline_core::lifecycle::api::{Event, LinkRole};
 use strandline_file::node::{Node, NodeHandle};
-use strandline_net::{NetConfig, Peer};
-use strandline_tokio::{ServeConfig, Server};
+use strandline_net::{NetConfig, NetworkError, Peer};
+use strandline_tokio::{ServeConfig, ServeError, Server};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -85,7 +85,7 @@ async fn serve(args: &Args, output: Output, dir: &Path, node: Node, peers: Peers
         limits: NetConfig::default(),
     })
     .await
-    .map_err(|e| Failure::peer(format!("cannot serve on {}: {e}", args.listen)))?;
+    .map_err(|e| start_failure(args, e))?;
     let ended = match Control::start(dir, backend) {
         Ok(control) => {
             let ended = match ready(args, output, &server).await {
@@ -100,6 +100,21 @@ async fn serve(args: &Args, output: Output, dir: &Path, node: Node, peers: Peers
     let closed = server.shutdown().await;
     ended?;
     Ok(closed?)
+}
+
+/// What a person is told when the network does not start.
+fn start_failure(args: &Args, error: ServeError) -> Failure {
+    let text = format!("cannot serve on {}: {error}", args.listen);
+    match error {
+        ServeError::Network(NetworkError::Introduction(_) | NetworkError::PeerTwice { .. }) => {
+            Failure::usage(text).advise(format!("correct the peers file {}", args.peers.display()))
+        }
+        ServeError::Network(NetworkError::Listen { .. }) => {
+            Failure::peer(text).advise("name an address of this machine that is free")
+        }
+        ServeError::Network(NetworkError::Node(_)) => Failure::refused(text),
+        ServeError::Entropy(_) => Failure::storage(text),
+    }
 }
 
 async fn ready(args: &Args, output: Output, server: &Server) -> Result<(), Failure> {

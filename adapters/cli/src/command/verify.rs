@@ -37,6 +37,13 @@ struct Summary {
     unnamed: u64,
 }
 
+impl Summary {
+    const fn sound(&mut self, bytes: u64) {
+        self.blobs += 1;
+        self.bytes += bytes;
+    }
+}
+
 pub(crate) fn run(_: &Args, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let summary = context.with_replica(|replica| verify(replica, output))?;
@@ -58,28 +65,52 @@ fn verify(replica: &mut dyn Backend, output: Output) -> Result<Summary, Failure>
     let (keys, named) = named_blobs(replica)?;
     let mut summary = Summary { keys, ..Summary::default() };
     let bar = output.progress("blobs", named.len() as u64);
-    for (blob, key) in &named {
-        match replica.verify(*blob) {
-            Ok(Some(bytes)) => {
-                summary.blobs += 1;
-                summary.bytes += bytes;
-            }
-            Ok(None) => {
-                summary.missing += 1;
-                let detail = "no such file in the blob store".to_owned();
-                report(output, &bar, key, *blob, "missing", detail)?;
-            }
-            Err(failure) if failure.exit == Exit::Storage => {
-                summary.damaged += 1;
-                report(output, &bar, key, *blob, "damaged", failure.message)?;
-            }
-            Err(failure) => return Err(failure),
+    let mut suspects = Vec::new();
+    for blob in named.keys() {
+        match look(replica, *blob)? {
+            Found::Sound(bytes) => summary.sound(bytes),
+            Found::Missing | Found::Damaged(_) => suspects.push(*blob),
         }
         bar.inc(1);
+    }
+    // A running replica may have replaced the key and collected the blob meanwhile: only what a key
+    // still needs can be wrong.
+    let (_, named) = if suspects.is_empty() { (0, BTreeMap::new()) } else { named_blobs(replica)? };
+    for blob in suspects {
+        let Some(key) = named.get(&blob) else { continue };
+        match look(replica, blob)? {
+            Found::Sound(bytes) => summary.sound(bytes),
+            Found::Missing => {
+                summary.missing += 1;
+                let detail = "no such file in the blob store".to_owned();
+                report(output, &bar, key, blob, "missing", detail)?;
+            }
+            Found::Damaged(detail) => {
+                summary.damaged += 1;
+                report(output, &bar, key, blob, "damaged", detail)?;
+            }
+        }
     }
     bar.finish_and_clear();
     summary.unnamed = replica.blob_count()?.saturating_sub(summary.blobs + summary.damaged);
     Ok(summary)
+}
+
+/// What one blob turned out to be.
+enum Found {
+    /// Its bytes are those of its key; how many.
+    Sound(u64),
+    Missing,
+    Damaged(String),
+}
+
+fn look(replica: &mut dyn Backend, blob: BlobKey) -> Result<Found, Failure> {
+    match replica.verify(blob) {
+        Ok(Some(bytes)) => Ok(Found::Sound(bytes)),
+        Ok(None) => Ok(Found::Missing),
+        Err(failure) if failure.exit == Exit::Storage => Ok(Found::Damaged(failure.message)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// How many keys are present, and each blob with one key that names it.

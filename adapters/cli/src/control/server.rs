@@ -14,10 +14,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use strandline_core::record::BlobKey;
 
 /// Most connections at once; more are told so and closed.
 const CONNECTIONS_MAX: usize = 64;
+
+/// Longest time that stopping waits for clients to take their answers.
+const ANSWERS: Duration = Duration::from_secs(10);
+
+/// Time between two looks at them.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Rest after the system could not give a connection: it is mostly out of descriptors, and asking
+/// again at once would only spin.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// A listening control socket.
 pub(crate) struct Server {
@@ -32,16 +43,24 @@ impl Server {
     where
         B: Backend + Clone + Send + 'static,
     {
+        Self::start_with(dir, backend, ANSWERS)
+    }
+
+    fn start_with<B>(dir: &Path, backend: B, answers: Duration) -> io::Result<Self>
+    where
+        B: Backend + Clone + Send + 'static,
+    {
         let listener = socket::bind(dir)?;
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let acceptor = thread::Builder::new()
             .name("control".into())
-            .spawn(move || Connections::default().accept_all(&listener, &seen, &backend))?;
+            .spawn(move || Connections::default().accept_all(&listener, &seen, &backend, answers))?;
         Ok(Self { dir: dir.to_owned(), stop, acceptor: Some(acceptor) })
     }
 
-    /// Takes no more requests, lets those under way be answered, removes the socket.
+    /// Takes no more requests, lets those under way be answered, removes the socket. A client that
+    /// does not take its answer within [`ANSWERS`] loses it.
     pub(crate) fn stop(mut self) {
         self.stop_now();
     }
@@ -74,7 +93,7 @@ struct Connections {
 }
 
 impl Connections {
-    fn accept_all<B>(mut self, listener: &UnixListener, stop: &AtomicBool, backend: &B)
+    fn accept_all<B>(mut self, listener: &UnixListener, stop: &AtomicBool, backend: &B, answers: Duration)
     where
         B: Backend + Clone + Send + 'static,
     {
@@ -84,16 +103,27 @@ impl Connections {
             }
             self.workers.retain(|worker| !worker.is_finished());
             // A connection that cannot be taken up is closed; its client reports that.
-            if let Ok(stream) = stream {
-                let _ = self.take_up(stream, backend.clone());
+            match stream {
+                Ok(stream) => drop(self.take_up(stream, backend.clone())),
+                Err(_) => thread::sleep(ACCEPT_REST),
             }
         }
-        for stream in self.lock().values() {
-            // One that is gone already has ended its worker.
-            let _ = stream.shutdown(Shutdown::Read);
+        self.shut(Shutdown::Read);
+        let start = Instant::now();
+        while start.elapsed() < answers && self.workers.iter().any(|worker| !worker.is_finished()) {
+            thread::sleep(PAUSE);
         }
+        // A client that is suspended would hold up the end of the node for ever.
+        self.shut(Shutdown::Both);
         for worker in self.workers {
             let _ = worker.join();
+        }
+    }
+
+    fn shut(&self, how: Shutdown) {
+        for stream in self.lock().values() {
+            // One that is gone already has ended its worker.
+            let _ = stream.shutdown(how);
         }
     }
 
@@ -300,6 +330,20 @@ mod tests {
         let (stream, _) = listener.accept().expect("accepts");
         drop(stream);
         assert_eq!(remote.batch(&[put(b"a")]).expect_err("closed").exit, Exit::Uncertain);
+    }
+
+    #[test]
+    fn a_client_that_takes_no_answer_does_not_hold_up_the_stop() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let answers = Duration::from_millis(50);
+        let server = Server::start_with(dir.path(), Fake::default(), answers).expect("listens");
+        let mut remote = Remote::reach(dir.path()).expect("no fault").expect("is served");
+        let mut group = remote.group().expect("opens");
+        let (key, _) = group.add(&mut &vec![5; 8 << 20][..]).expect("adds");
+        group.commit().expect("stores");
+        let mut held = remote.blob(key).expect("no fault").expect("is stored");
+        server.stop();
+        assert!(held.read_to_end(&mut Vec::new()).is_err(), "the answer was cut off");
     }
 
     #[test]
