@@ -11,9 +11,11 @@ NOSTD_SECONDS    := 30
 DENY_SECONDS     := 20
 SIM_SECONDS      ?= 150
 CRASH_SECONDS    := 60
+MUTANTS_APPLY_SECONDS := 10
 # `make test` in all: ten minutes.
 
 DEMO_SECONDS  := 300
+MUTANTS_SECONDS := 900
 BENCH_SECONDS := 900
 SOAK_SECONDS  := 3600
 # For each fuzz target.
@@ -40,7 +42,8 @@ APART := tests/nostd fuzz
 # Journals of others, built only to be measured: nothing of theirs is shipped or licensed on.
 PEERS := benches/peers
 
-.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash
+.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash \
+	mutants mutants-apply
 .NOTPARALLEL:
 
 help:
@@ -50,10 +53,11 @@ help:
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)), with a nightly compiler'
 	@echo 'make sim     SEEDS ($(SEEDS)) seeds of the simulator, with how often each fault came'
 	@echo 'make crash   every script of the simulator, crashed before every effect'
+	@echo 'make mutants  puts each fault of tests/mutants back, and runs the test that must catch it'
 	@echo 'make soak    the slow checks'
 	@echo 'make lock    brings all lock files up to date with the manifests'
 
-TEST_PARTS := fmt layers clippy features unit sim crash doc nostd deny
+TEST_PARTS := fmt mutants-apply layers clippy features unit sim crash doc nostd deny
 
 test: $(TEST_PARTS)
 
@@ -97,6 +101,14 @@ sim:
 
 crash:
 	@$(PART) crash $(CRASH_SECONDS) $(CARGO) run --release --locked -p strandline-sim -- crash
+
+# Faults put back, each into a scratch copy below target/, where its test must fail.
+mutants:
+	@$(PART) mutants $(MUTANTS_SECONDS) .ci/mutants
+
+# Each of them still applies, and names a test that exists.
+mutants-apply:
+	@$(PART) mutants-apply $(MUTANTS_APPLY_SECONDS) .ci/mutants --check
 
 demo:
 	@$(PART) demo $(DEMO_SECONDS) $(CARGO) run --release --locked -p strandline-cli -- demo $(DIR)

@@ -5,7 +5,7 @@ mod common;
 
 use common::disk::{Disk, Torn};
 use common::event_log::{Config, DiskHost, Event, EventLog, LATE, SMALL, open};
-use strandline_core::error::StorageAction;
+use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::Lsn;
 use strandline_core::journal::command::{FileName, SegmentNumber, StorageCommand};
 use strandline_core::journal::limits::JournalLimits;
@@ -273,6 +273,23 @@ fn a_failed_append_halts_for_good() {
     );
 }
 
+/// The bytes are in the page cache, clean: a second sync would succeed and mean nothing.
+#[test]
+fn a_failed_sync_halts_for_good() {
+    let (mut log, mut host) = filled(2);
+    host.hold = true;
+    log.append(&[(1, b"lost?")]).unwrap();
+    host.settle(&mut log);
+    let Some(StorageCommand::Append { ticket, .. }) = host.held.pop_front() else { panic!("no append") };
+    let (action, cause) = (StorageAction::Sync, StorageCause::Failed);
+    let fault = StorageFault { action, file: "disk".into(), offset: None, cause, detail: "injected".into() };
+    log.handle_completion(Now::default(), ticket.complete(Err(fault)));
+    host.release(&mut log);
+    assert!(host.halted());
+    assert_eq!(log.append(&[(1, b"more")]), Err(AppendError::Halted));
+    assert_eq!((host.durable(), log.journal().durable()), (2, lsn(2)));
+}
+
 #[test]
 fn a_failed_prepare_halts_only_when_it_is_needed() {
     let (mut log, mut host) = open(&CONFIG, Disk::default());
@@ -463,6 +480,31 @@ fn what_only_the_page_cache_held_is_durable_before_it_is_built_on() {
     let (log, host) = open(&Config { origin: Origin::Existing, run: 3, ..CONFIG }, host.disk);
     assert_eq!(log.entries.len(), 3);
     assert_eq!(host.recovered().cases, [EndCase::Unentered, EndCase::ZeroTail]);
+}
+
+/// After a failed sync the page cache may show a batch that no later sync takes to the disk.
+#[test]
+fn the_last_batch_is_written_again_before_it_is_vouched_for() {
+    let (_, host) = filled(2);
+    let again = Config { origin: Origin::Existing, run: 2, ..CONFIG };
+    let (mut log, mut host) = (EventLog::open(&again), DiskHost::new(host.disk));
+    host.hold = true;
+    let mut written = Vec::new();
+    host.settle(&mut log);
+    while let Some(command) = host.held.pop_front() {
+        if let StorageCommand::Append { segment, offset, bytes, .. } = &command {
+            written.push((segment.0, *offset, bytes.clone()));
+        }
+        let completion = host.disk.execute(command);
+        log.handle_completion(Now::default(), completion);
+        host.settle(&mut log);
+    }
+    assert_eq!(host.recovered().entries, 2);
+    let [(segment, offset, bytes)] = &written[..] else { panic!("{written:?}") };
+    let stored = &host.disk.segment(*segment)[usize::try_from(*offset).expect("small")..];
+    let (batch, behind) = stored.split_at(bytes.len());
+    assert_eq!(batch, bytes);
+    assert!(!batch.iter().all(|byte| *byte == 0) && behind.iter().all(|byte| *byte == 0), "the last one");
 }
 
 #[test]

@@ -151,6 +151,31 @@ fn compaction_waits_for_members_and_a_late_replica_gets_a_snapshot() {
 }
 
 #[test]
+fn a_member_that_is_behind_holds_compaction_back() {
+    let mut cluster = Cluster::new(1);
+    let (a, b) = (cluster.add("a", true, small_config()), cluster.add("b", false, small_config()));
+    let now = cluster.now;
+    let request = cluster.replica(a).handle_members(now, MembersChange::Add("b".into()));
+    assert_eq!(cluster.done(a, request), Done::Members);
+    cluster.put(a, "k", b"1");
+    cluster.settle();
+    let (link, _) = cluster.connect(a, b).expect("connects");
+    cluster.settle();
+    cluster.pass(1000);
+    let acked = cluster.replica(b).status().tail;
+    cluster.cut(a, link);
+    cluster.put(a, "l", b"2");
+    cluster.settle();
+    let now = cluster.now;
+    let request = cluster.replica(a).handle_compact(now, None);
+    let Done::Compacted(compacted) = cluster.done(a, request) else { panic!("compacts") };
+    assert_eq!((compacted.floor, compacted.floor < cluster.replica(a).status().tail), (acked, true));
+    let request = cluster.replica(a).handle_compact(now, None);
+    let done = cluster.done(a, request);
+    assert!(matches!(&done, Done::Refused(RequestError::Behind { member, .. }) if member == "b"), "{done:?}");
+}
+
+#[test]
 fn a_snapshot_goes_on_over_another_link() {
     for seed in 0..20 {
         let mut cluster = Cluster::new(seed);

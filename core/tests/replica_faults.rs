@@ -4,10 +4,11 @@ mod common;
 
 use common::cluster::{Cluster, blob_key, delete, put, small_config};
 use strandline_core::error::StorageAction;
-use strandline_core::journal::command::StorageCommand;
+use strandline_core::journal::command::{FileName, StorageCommand};
 use strandline_core::lifecycle::api::{Done, Event, MembersChange, MutationError, RequestError};
 use strandline_core::lifecycle::command::Command;
 use strandline_core::machine::Machine as _;
+use strandline_core::record::Version;
 
 fn halts(cluster: &Cluster, at: usize) -> usize {
     cluster.nodes[at].host.events.iter().filter(|e| matches!(e, Event::Halted { .. })).count()
@@ -58,6 +59,20 @@ fn busy(seed: u64) -> (Cluster, usize) {
     cluster.replica(a).handle_compact(now, None);
     cluster.put(a, "late", b"x");
     (cluster, a)
+}
+
+#[test]
+fn a_version_waits_for_its_reservation() {
+    let mut cluster = Cluster::new(1);
+    let a = cluster.add("a", true, small_config());
+    cluster.put(a, "k", b"1");
+    let reserves = |command: &Command| {
+        matches!(command, Command::Storage(StorageCommand::Replace { file: FileName::Authority, .. }))
+    };
+    cluster.run(a, |command| !reserves(command));
+    assert!(cluster.replica(a).status().tail.is_zero(), "a crash would let the version be given out again");
+    cluster.run(a, |_| true);
+    assert_eq!(cluster.replica(a).status().tail, Version::new(1, 1));
 }
 
 #[test]

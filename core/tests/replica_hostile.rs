@@ -239,6 +239,56 @@ fn a_joiner_during_the_commit_of_a_compaction_is_offered_what_is_there() {
 }
 
 #[test]
+fn a_checkpoint_that_a_peer_reads_outlives_the_next_compaction() {
+    let mut cluster = Cluster::new(1);
+    let a = cluster.add("a", true, small_config());
+    let now = cluster.now;
+    let request = cluster.replica(a).handle_members(now, MembersChange::Clear);
+    cluster.done(a, request);
+    let compact = |cluster: &mut Cluster, key: &str| {
+        cluster.put(a, key, b"1");
+        cluster.settle();
+        let now = cluster.now;
+        let request = cluster.replica(a).handle_compact(now, None);
+        assert!(matches!(cluster.done(a, request), Done::Compacted(_)));
+    };
+    compact(&mut cluster, "k");
+    let mut peer = Peer::native(&mut cluster, a, "p");
+    peer.stand(&mut cluster, ZERO, ZERO);
+    let heard = peer.settled(&mut cluster);
+    let offer = heard.iter().find_map(|m| {
+        let Message::Own(OwnMessage::SnapshotOffer(offer)) = m else { return None };
+        Some(*offer)
+    });
+    let sha256 = offer.expect("an offer").sha256;
+    compact(&mut cluster, "l");
+    peer.send_own(&mut cluster, OwnMessage::SnapshotGet(SnapshotGet { sha256, offset: 0 }));
+    let heard = peer.settled(&mut cluster);
+    let whole = heard.iter().any(|m| {
+        let Message::Own(OwnMessage::SnapshotChunk(c)) = m else { return false };
+        Sha256::digest(&c.data)[..] == sha256
+    });
+    assert!(whole, "{heard:?}");
+}
+
+#[test]
+fn a_batch_of_other_records_below_our_tail_is_another_history() {
+    let mut cluster = Cluster::new(1);
+    let b = cluster.add("b", false, small_config());
+    let mut peer = Peer::native(&mut cluster, b, "p");
+    peer.stand(&mut cluster, ZERO, at(1));
+    peer.send(&mut cluster, &batch(ZERO, vec![record("k", State::Deleted, 1)]));
+    assert!(peer.settled(&mut cluster).contains(&Message::Ack { watermark: at(1) }));
+    peer.send(&mut cluster, &batch(ZERO, vec![record("another", State::Deleted, 1)]));
+    cluster.settle();
+    let verdict = peer.status(&mut cluster).verdict;
+    assert!(
+        matches!(&verdict, Some(Verdict::Diverged(d)) if d.reason == PairReason::OtherHistory),
+        "{verdict:?}"
+    );
+}
+
+#[test]
 fn a_piece_of_a_blob_that_came_otherwise_is_no_fault() {
     let mut cluster = Cluster::new(1);
     let b = cluster.add("b", false, small_config());

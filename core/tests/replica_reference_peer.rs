@@ -297,6 +297,19 @@ fn a_receiver_says_its_mark_takes_blobs_ahead_and_acknowledges_what_is_durable()
 }
 
 #[test]
+fn what_comes_twice_is_acknowledged_once_it_is_durable() {
+    let (mut cluster, b) = follower();
+    let one = Peer::connect(&mut cluster, b, "r", &reference(), LinkRole::Receiver);
+    let mut two = Peer::connect(&mut cluster, b, "s", &reference(), LinkRole::Receiver);
+    let _ = two.settled(&mut cluster);
+    let same = batch(0, vec![record("k", State::Deleted, 1)]);
+    one.send(&mut cluster, &same);
+    two.send(&mut cluster, &same);
+    assert_eq!(two.heard(&mut cluster), [], "submitted, not durable yet");
+    assert_eq!(two.settled(&mut cluster), [ack(at(1))]);
+}
+
+#[test]
 fn records_wait_for_their_blobs_whatever_else_becomes_durable() {
     let (mut cluster, b) = follower();
     let mut one = Peer::connect(&mut cluster, b, "r", &reference(), LinkRole::Receiver);
