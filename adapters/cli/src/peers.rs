@@ -74,7 +74,11 @@ impl PeersFile {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let file: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+        // The parser's own text quotes the line, and a line may hold a token.
+        let file: Self = toml::from_str(text).map_err(|e| {
+            let before = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            format!("line {}: {}", before.matches('\n').count() + 1, e.message())
+        })?;
         for (i, peer) in file.peers.iter().enumerate() {
             let name = &peer.identity;
             if file.peers[..i].iter().any(|other| other.identity == *name) {
@@ -106,6 +110,15 @@ mod tests {
         assert_eq!((file.token.as_str(), file.peers.len()), ("ours", 2));
         assert_eq!((file.peers[0].role, file.peers[0].token.as_deref()), (Role::Both, None));
         assert_eq!((file.peers[1].role, file.peers[1].token.as_deref()), (Role::Source, Some("theirs")));
+    }
+
+    #[test]
+    fn an_error_names_the_line_and_tells_no_secret() {
+        let error = PeersFile::parse("# ours\ntoken = \"very secret\n").map(|_| ()).expect_err("no end");
+        assert!(error.starts_with("line 2: ") && !error.contains("secret"), "{error}");
+        let error =
+            PeersFile::parse("token = \"secret\"\ntokens = \"secret\"\n").map(|_| ()).expect_err("unknown");
+        assert!(error.starts_with("line 2: ") && !error.contains("secret"), "{error}");
     }
 
     #[test]
