@@ -47,7 +47,9 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     use std::os::unix::ffi::OsStrExt;
     let scanned = scan(from, None, u32::MAX)?;
     make_dir(to)?;
-    for found in scanned.found {
+    // What a build leaves is no source, and may be many times as large.
+    let is_source = |key: &[u8]| key.split(|b| *b == b'/').all(|name| name != b"target");
+    for found in scanned.found.into_iter().filter(|found| is_source(&found.key)) {
         let path = OsStr::from_bytes(&found.key);
         if found.is_directory() {
             make_dir(&to.join(path))?;
