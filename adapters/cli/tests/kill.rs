@@ -61,6 +61,15 @@ fn all(replica: &BlockingReplica) -> BTreeMap<String, Version> {
     }
 }
 
+/// Everything that was acknowledged is there, at the version that was told.
+fn assert_all_there(round: u64, acked: &BTreeMap<String, String>, found: &BTreeMap<String, Version>) {
+    for (key, version) in acked {
+        let found =
+            found.get(key).unwrap_or_else(|| panic!("round {round}: {key} was acknowledged and is gone"));
+        assert_eq!(&format!("{}.{}", found.epoch, found.sequence), version, "round {round}: {key}");
+    }
+}
+
 /// Lets the child run for a moment, kills it, and reads what it had said. The moment begins with
 /// the child's first word; in every fourth round it begins with its start, so that recovery is hit
 /// as well.
@@ -138,11 +147,7 @@ fn put_loop_killed() {
         next += 1_000_000 / PUT_ROUNDS;
         let replica = open(&log);
         let found = all(&replica);
-        for (key, version) in &acked {
-            let found =
-                found.get(key).unwrap_or_else(|| panic!("round {round}: {key} was acknowledged and is gone"));
-            assert_eq!(&format!("{}.{}", found.epoch, found.sequence), version, "round {round}: {key}");
-        }
+        assert_all_there(round, &acked, &found);
         for key in found.keys() {
             assert!(
                 submitted.contains(key) || acked.contains_key(key),
@@ -191,11 +196,7 @@ fn import_killed() {
         rounds_with_acks += u64::from(any);
         let replica = open(&log);
         let found = all(&replica);
-        for (key, version) in &acked {
-            let found =
-                found.get(key).unwrap_or_else(|| panic!("round {round}: {key} was acknowledged and is gone"));
-            assert_eq!(&format!("{}.{}", found.epoch, found.sequence), version, "round {round}: {key}");
-        }
+        assert_all_there(round, &acked, &found);
         for key in found.keys() {
             assert!(tree.join(key).exists(), "round {round}: {key} is in no tree that was imported");
         }

@@ -7,10 +7,9 @@ use crate::peers::Peer;
 use crate::runtime::{Runtime, within};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use std::io;
-use strandline_core::id::{Incarnation, LogId};
 use strandline_core::lifecycle::api::LinkRole;
 use strandline_core::wire::auth::AuthTooLarge;
-use strandline_core::wire::capability::{Capabilities, Capability, CapabilityError};
+use strandline_core::wire::capability::Capabilities;
 use strandline_core::wire::handshake::{
     Authenticated, DialAuth, Handshake, HandshakeError, ListenAuth, PeerCredential, Progress,
 };
@@ -32,30 +31,18 @@ pub enum IntroductionError {
     /// This node's name, or a peer's, is none.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// What this node declares is not allowed.
-    #[error(transparent)]
-    Capabilities(#[from] CapabilityError),
 }
 
 impl Introduction {
-    /// Introduces the replica called `name`, with `token` to those we call.
+    /// Introduces the replica called `name`, which declares `capabilities`, with `token` to those we
+    /// call.
     pub(crate) fn new(
         name: &str,
-        log: LogId,
-        incarnation: Incarnation,
+        capabilities: Capabilities,
         token: String,
         peers: &[Peer],
     ) -> Result<Self, IntroductionError> {
         let identity = Some(PeerIdentity::parse(name)?);
-        let capabilities = Capabilities::new([
-            Capability::Lifecycle,
-            Capability::RepairReconcile,
-            Capability::Log(log),
-            Capability::Incarnation(incarnation),
-            Capability::SnapshotChunks,
-            Capability::BlobRanges,
-            Capability::History,
-        ])?;
         let mut credentials = Vec::new();
         for peer in peers {
             let name = PeerIdentity::parse(&peer.identity)?;

@@ -204,7 +204,7 @@ impl Handle {
         Ok(accepted.first().expect("one mutation has one answer").version)
     }
 
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Unavailable> {

@@ -12,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strandline_core::error::StorageFault;
+use strandline_core::lifecycle::replica::Replica;
 use strandline_core::seed::Seed;
 use strandline_file::node::{NodeHandle, Unavailable};
 
@@ -84,8 +85,9 @@ impl<R: Runtime> Network<R> {
         let NetworkConfig { limits, listen, peers, token, seed } = config;
         no_peer_twice(&peers)?;
         let handle = Handle::new(node.clone(), runtime.clone());
-        let us = handle.status().await?;
-        let introduction = Introduction::new(&us.identity, us.log, us.incarnation, token, &peers)?;
+        let declared = |replica: &Replica| (replica.identity().to_owned(), replica.capabilities());
+        let (name, capabilities) = handle.read(declared).await?;
+        let introduction = Introduction::new(&name, capabilities, token, &peers)?;
         let (stopper, stop) = stopper();
         let gate = Gate::new(limits.connections_max, limits.connections_per_address_max);
         let shutdown_ms = limits.shutdown_ms;

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use strandline_core::id::{Incarnation, LinkId, LogId};
+use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused, LinkRole};
 use strandline_core::machine::Sent;
 use strandline_core::seed::Seed;
@@ -176,8 +176,7 @@ pub(crate) fn context(
 ) -> Arc<Context<Memory, FakeNode>> {
     let token_of_b = Some("token-of-b".into());
     let peers = vec![Peer { identity: "b".into(), address: None, token: token_of_b, role: LinkRole::Both }];
-    let incarnation = Incarnation { counter: 1, nonce: [2; 8] };
-    let introduction = Introduction::new(name, LogId([3; 16]), incarnation, token.into(), &peers);
+    let introduction = Introduction::new(name, capabilities(), token.into(), &peers);
     Arc::new(Context {
         runtime: runtime.clone(),
         node: FakeNode::default(),
