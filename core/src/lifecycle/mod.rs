@@ -34,6 +34,7 @@ mod session;
 mod shared;
 mod sidecars;
 mod source;
+pub mod standing;
 mod status;
 mod submit;
 pub mod views;
