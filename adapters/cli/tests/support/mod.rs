@@ -148,6 +148,12 @@ impl Replica {
         node.wait().expect("ends").code().expect("ended by itself")
     }
 
+    /// Lets the node reload with SIGHUP.
+    pub(crate) fn hangup(&self) {
+        let pid = rustix::process::Pid::from_child(self.node.as_ref().expect("serves"));
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("signals");
+    }
+
     /// Ends the node with SIGKILL.
     pub(crate) fn kill(&mut self) {
         let mut node = self.node.take().expect("serves");
