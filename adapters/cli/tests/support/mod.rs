@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use serde_json::Value;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,6 +14,8 @@ const WAIT: Duration = Duration::from_secs(60);
 /// A replica's directory in a scratch directory.
 pub(crate) struct Replica {
     pub(crate) home: tempfile::TempDir,
+    /// Variables that every process of it gets.
+    pub(crate) variables: Vec<(&'static str, OsString)>,
     node: Option<Child>,
 }
 
@@ -63,7 +65,8 @@ pub(crate) fn wait_until_within(wait: Duration, what: &str, mut holds: impl FnMu
 
 impl Replica {
     pub(crate) fn new() -> Self {
-        Self { home: tempfile::tempdir().expect("a directory"), node: None }
+        let home = tempfile::tempdir().expect("a directory");
+        Self { home, variables: Vec::new(), node: None }
     }
 
     /// A replica that writes a log.
@@ -84,6 +87,7 @@ impl Replica {
     fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_strandline"));
         command.env_remove("STRANDLINE_DIR").arg("--dir").arg(self.dir()).args(args).stdin(Stdio::null());
+        command.envs(self.variables.iter().cloned());
         command
     }
 
@@ -106,6 +110,13 @@ impl Replica {
 
     /// Stores bytes given on standard input.
     pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> Value {
+        let ended = self.try_put(key, bytes);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.last()
+    }
+
+    /// Stores bytes given on standard input, if it can be done.
+    pub(crate) fn try_put(&self, key: &str, bytes: &[u8]) -> Ended {
         let mut child = self
             .command(["put", key, "--json"])
             .stdin(Stdio::piped())
@@ -113,10 +124,9 @@ impl Replica {
             .stderr(Stdio::piped())
             .spawn()
             .expect("runs");
-        child.stdin.take().expect("piped").write_all(bytes).expect("takes all");
-        let ended = Ended::from(child.wait_with_output().expect("ends"));
-        assert_eq!(ended.code, 0, "{}", ended.stderr);
-        ended.last()
+        // One that ends before it has read everything says why.
+        let _ = child.stdin.take().expect("piped").write_all(bytes);
+        Ended::from(child.wait_with_output().expect("ends"))
     }
 
     pub(crate) fn status(&self) -> Value {
@@ -146,6 +156,24 @@ impl Replica {
         let pid = rustix::process::Pid::from_child(&node);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
         node.wait().expect("ends").code().expect("ended by itself")
+    }
+
+    /// Waits until the node has ended by itself; its exit code.
+    pub(crate) fn ended(&mut self) -> i32 {
+        let node = self.node.as_mut().expect("serves");
+        let mut status = None;
+        wait_until("the node's end", || {
+            status = node.try_wait().expect("asks");
+            status.is_some()
+        });
+        self.node = None;
+        status.and_then(|status| status.code()).expect("ended by itself")
+    }
+
+    /// Sends the node a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(self.node.as_ref().expect("serves"));
+        rustix::process::kill_process(pid, signal).expect("signals");
     }
 
     /// Ends the node with SIGKILL.
