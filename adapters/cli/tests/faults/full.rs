@@ -159,6 +159,7 @@ fn a_node_on_a_full_disk_says_so_and_goes_on_after_its_next_start() {
     assert_eq!(ended.code, 5, "{}", ended.stderr);
     assert!(ended.stderr.contains("No space left"), "{}", ended.stderr);
     assert_eq!(node.ended(), 3);
+    assert!(node.said().contains("No space left") && node.said().contains("free space"), "{}", node.said());
     let ended = node.try_put("refused", b"bytes");
     assert_eq!(ended.code, 3, "nor does the directory open without room: {}", ended.stderr);
     std::fs::remove_file(&full).expect("removes");

@@ -8,7 +8,9 @@ mod failing;
 mod full;
 mod power_loss;
 mod program;
+mod proxy;
 mod shim;
+mod storm;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;

@@ -135,19 +135,33 @@ impl Replica {
 
     /// Starts the node; where it listens.
     pub(crate) fn serve(&mut self, peers: &str) -> String {
+        self.try_serve(peers).unwrap_or_else(|code| panic!("the node ended with {code}: {}", self.said()))
+    }
+
+    /// Starts the node; where it listens, or the exit code with which it ended at once.
+    pub(crate) fn try_serve(&mut self, peers: &str) -> Result<String, i32> {
         let (file, ready) = (self.path("peers.toml"), self.path("ready"));
         std::fs::write(&file, peers).expect("writes");
         let _ = std::fs::remove_file(&ready);
         let args = ["serve", "--listen", "127.0.0.1:0", "--ready-file"].map(Path::new);
         let mut command = self.command(args);
-        command.arg(&ready).arg("--peers").arg(&file).stdout(Stdio::null());
-        self.node = Some(command.spawn().expect("runs"));
+        let said = std::fs::File::create(self.path("said")).expect("creates");
+        command.arg(&ready).arg("--peers").arg(&file).stdout(Stdio::null()).stderr(said);
+        let node = self.node.insert(command.spawn().expect("runs"));
+        let mut ended = None;
         wait_until("the node", || {
-            let ended = self.node.as_mut().expect("started").try_wait().expect("asks");
-            assert!(ended.is_none(), "the node ended: {ended:?}");
-            ready.exists()
+            ended = node.try_wait().expect("asks");
+            ended.is_some() || ready.exists()
         });
-        std::fs::read_to_string(&ready).expect("is there").trim().to_owned()
+        match ended {
+            Some(ended) => Err(ended.code().expect("ended by itself")),
+            None => Ok(std::fs::read_to_string(&ready).expect("is there").trim().to_owned()),
+        }
+    }
+
+    /// What the node said on standard error.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.path("said")).unwrap_or_default()
     }
 
     /// Ends the node with SIGTERM; its exit code.
