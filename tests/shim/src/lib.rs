@@ -97,6 +97,44 @@ pub unsafe extern "C" fn pwrite(fd: c_int, buf: *const c_void, count: size_t, at
     unsafe { pwrite64(fd, buf, count, at) }
 }
 
+/// Reads through `read`, unless a rule says otherwise. Reads are not recorded.
+fn read_at(fd: c_int, count: size_t, read: impl FnOnce(size_t) -> ssize_t) -> ssize_t {
+    if Seen::regular(fd).is_none() {
+        return read(count);
+    }
+    match rules::strike(Call::Read, || file::path_of(fd)) {
+        Some(Strike::Fail(errno)) => fail(errno),
+        Some(Strike::Short) => read(count.div_ceil(2)),
+        None => read(count),
+    }
+}
+
+/// # Safety
+/// As the system's own call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read(fd: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
+    let real = real!(read: fn(c_int, *mut c_void, size_t) -> ssize_t);
+    // Safety: the caller's, for no more bytes.
+    read_at(fd, count, |count| unsafe { real(fd, buf, count) })
+}
+
+/// # Safety
+/// As the system's own call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pread64(fd: c_int, buf: *mut c_void, count: size_t, at: off64_t) -> ssize_t {
+    let real = real!(pread64: fn(c_int, *mut c_void, size_t, off64_t) -> ssize_t);
+    // Safety: the caller's, for no more bytes.
+    read_at(fd, count, |count| unsafe { real(fd, buf, count, at) })
+}
+
+/// # Safety
+/// As the system's own call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pread(fd: c_int, buf: *mut c_void, count: size_t, at: off64_t) -> ssize_t {
+    // Safety: the same call under its other name.
+    unsafe { pread64(fd, buf, count, at) }
+}
+
 /// Calls that change a file in a way which nobody here uses: recorded, so that a test notices.
 macro_rules! unknown {
     ($($name:ident($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {$(

@@ -1,7 +1,7 @@
 //! Which calls fail.
 //!
-//! `STRANDLINE_SHIM_RULES` holds rules between semicolons, each of four words: a call (`write`,
-//! `sync`, `datasync`, `sync-folder`, `truncate`, `open`, `mkdir`, `unlink`, `rename`), a part of the path as
+//! `STRANDLINE_SHIM_RULES` holds rules between semicolons, each of four words: a call (`read`,
+//! `write`, `sync`, `datasync`, `sync-folder`, `truncate`, `open`, `mkdir`, `unlink`, `rename`), a part of the path as
 //! the call has it (`*`: any), which of the calls that fit (`3`: the third; `3+`: from the third on),
 //! and what becomes of it: a number, the error of the system that it fails with, doing nothing; or
 //! `short`, a write of half its bytes that succeeds. For example
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A kind of call.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Call {
+    Read,
     Write,
     Sync,
     DataSync,
@@ -29,6 +30,7 @@ pub(crate) enum Call {
 impl Call {
     fn parse(word: &str) -> Option<Self> {
         Some(match word {
+            "read" => Self::Read,
             "write" => Self::Write,
             "sync" => Self::Sync,
             "datasync" => Self::DataSync,

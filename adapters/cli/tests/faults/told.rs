@@ -144,11 +144,11 @@ pub(crate) fn found(replica: &BlockingReplica) -> Result<Found, String> {
         for (key, entry) in page.entries {
             let State::Present { blob } = entry.state else { continue };
             let key = String::from_utf8_lossy(key.logical_key()).into_owned();
+            replica.blobs().verify(blob).map_err(|e| e.to_string())?;
             let file = replica.read_blob(blob).map_err(|e| e.to_string())?;
             let mut content = String::new();
             let read = file.ok_or_else(|| format!("the blob of {key} is gone"))?.read_to_string(&mut content);
             read.map_err(|e| format!("the blob of {key}: {e}"))?;
-            replica.blobs().verify(blob).map_err(|e| e.to_string())?;
             found.insert(key, (content, text(entry.version)));
         }
         after = page.next;
