@@ -337,7 +337,7 @@ impl<R: Root, X: FnMut(Command)> Host<R> for Outside<X> {
                 }
             }
             Event::Closed => self.closed = true,
-            Event::Verdict { .. } | Event::Synced { .. } | Event::Installed { .. } => {}
+            Event::Verdict { .. } | Event::Synced { .. } | Event::Installed { .. } | Event::Page { .. } => {}
         }
     }
 
