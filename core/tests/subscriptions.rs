@@ -39,7 +39,7 @@ fn write(cluster: &mut Cluster, at: usize, i: u64) -> Version {
     } else {
         cluster.put(at, &name, format!("v{i}").as_bytes())
     };
-    if i % 5 == 0 {
+    if i.is_multiple_of(5) {
         cluster.settle();
     }
     accepted.version
@@ -266,10 +266,10 @@ fn who_falls_below_the_floor_while_it_is_subscribed_is_told_when_it_asks() {
 fn in_the_middle_of_a_reset(cluster: &mut Cluster) -> (usize, Subscriber) {
     let a = cluster.add("a", true, config());
     let blob = blob_key(b"v");
-    for i in 0..3000 {
+    for i in 0..3000_u32 {
         let name = format!("{i:05} {}", "x".repeat(200));
         cluster.mutate(a, &[put(&name, blob)]).expect("accepted");
-        if i % 8 == 0 {
+        if i.is_multiple_of(8) {
             cluster.settle();
         }
     }
@@ -342,6 +342,23 @@ fn a_reset_that_is_left_unread_lets_go_of_its_checkpoint() {
     subscriber.reset(&mut cluster, a);
     subscriber.catch_up(&mut cluster, a);
     assert_eq!(subscriber.state, present(&mut cluster, a));
+}
+
+#[test]
+fn an_answer_to_a_read_made_before_a_reset_is_not_for_it() {
+    for seed in 0..10 {
+        let mut cluster = Cluster::new(seed);
+        let (a, mut subscriber) = in_the_middle_of_a_reset(&mut cluster);
+        subscriber.ask(&mut cluster, a);
+        cluster.drain(a);
+        assert_eq!(cluster.nodes[a].host.commands.len(), 1, "a read of the second piece");
+        subscriber.reset(&mut cluster, a);
+        assert_eq!(subscriber.take(&mut cluster, a), 1, "it begins anew");
+        subscriber.ask(&mut cluster, a);
+        subscriber.catch_up(&mut cluster, a);
+        assert_eq!((subscriber.ended.clone(), subscriber.resets), (None, 1));
+        assert_eq!(subscriber.state, present(&mut cluster, a));
+    }
 }
 
 #[test]
