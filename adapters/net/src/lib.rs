@@ -16,6 +16,7 @@ mod peers;
 mod runtime;
 mod session;
 mod stop;
+mod subscription;
 #[cfg(test)]
 mod testing;
 
@@ -25,3 +26,4 @@ pub use handle::Handle;
 pub use network::{Network, NetworkConfig, NetworkError};
 pub use peers::Peer;
 pub use runtime::Runtime;
+pub use subscription::Subscription;

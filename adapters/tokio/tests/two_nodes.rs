@@ -1,11 +1,12 @@
 //! Two nodes on real directories and real sockets.
 
+use futures::StreamExt;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use strandline_core::id::{Incarnation, LogId};
-use strandline_core::lifecycle::api::LinkRole;
+use strandline_core::lifecycle::api::{LinkRole, Page};
 use strandline_core::lifecycle::recovery::Init;
 use strandline_core::record::{AuthorityId, Key, State, Version};
 use strandline_core::wire::capability::{Capabilities, Capability};
@@ -190,5 +191,31 @@ async fn a_shutdown_loses_nothing_that_was_answered() -> Result {
             assert_eq!(entry.version, version);
         }
     }
+    Ok(a.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscriber_of_the_follower_sees_each_change_of_the_authority_once() -> Result {
+    let folder = tempfile::tempdir()?;
+    let a = serve_a(&folder.path().join("a"), any_port()).await?;
+    let b = serve_b(&folder.path().join("b"), a.local_addr(), TOKEN_OF_B).await?;
+    let mut subscription = b.handle().subscribe(b.handle().cursor().await?).await?;
+    assert!(subscription.verdict().is_complete());
+    let mut written = Vec::new();
+    for n in 0..50 {
+        written.push(a.handle().put(key(&format!("k{n}")), format!("v{n}")).await?);
+    }
+    let mut given = Vec::new();
+    while given.len() < written.len() {
+        // A future that is dropped before it ends loses no page.
+        let soon = tokio::time::timeout(Duration::from_millis(1), subscription.next()).await;
+        let Ok(page) = soon else { continue };
+        let Some(Page::Changes { records, .. }) = page else { panic!("changes follow, found {page:?}") };
+        given.extend(records.into_iter().map(|record| record.version));
+    }
+    assert_eq!(given, written);
+    b.shutdown().await?;
+    assert!(matches!(subscription.next().await, Some(Page::Ended(_))));
+    assert_eq!(subscription.next().await, None);
     Ok(a.shutdown().await?)
 }

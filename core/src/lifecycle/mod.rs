@@ -36,4 +36,5 @@ mod sidecars;
 mod source;
 mod status;
 mod submit;
+mod subscribe;
 pub mod views;
