@@ -452,6 +452,7 @@ impl Replica {
         let (now, idle_ms) = (self.shared.now.mono, self.shared.config.idle_ms);
         self.each(|session, shared| {
             session.expire_snapshot(shared);
+            session.expire_search(shared);
             if !session.peer.history {
                 return;
             }
