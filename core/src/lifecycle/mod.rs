@@ -36,6 +36,7 @@ mod session;
 mod shared;
 mod sidecars;
 mod source;
+pub mod standing;
 mod status;
 mod submit;
 mod subscribe;
