@@ -339,7 +339,7 @@ mod tests {
     fn what_the_buffer_no_longer_holds_becomes_sync_required() {
         let mut bench = Bench::live();
         bench.publish(15, 3);
-        assert_eq!(bench.told(), [('e', 1), ('e', 2), ('e', 3), ('s', 14), ('e', 15)]);
+        assert_eq!(bench.told(), [('e', 1), ('e', 2), ('e', 3), ('s', 14), ('g', 15), ('b', 15)]);
         let mut bench = Bench::live();
         bench.publish(14, 3);
         assert_eq!(bench.told(), [('e', 1), ('e', 2), ('e', 3), ('s', 14)]);
