@@ -30,3 +30,6 @@ pub mod lifecycle;
 
 #[cfg(feature = "lifecycle")]
 pub mod compat;
+
+#[cfg(feature = "streams")]
+pub mod stream;
