@@ -104,7 +104,6 @@ impl Authenticated {
 
 /// Why a handshake failed: the peer's fault. The connection is closed once what was written is sent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum HandshakeError {
     /// What arrived is no frame.
     #[error("handshake: {0}")]
