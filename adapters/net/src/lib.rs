@@ -23,6 +23,7 @@ mod runtime;
 mod server;
 mod session;
 mod stop;
+mod subscription;
 #[cfg(test)]
 mod testing;
 mod tls;
@@ -35,4 +36,5 @@ pub use network::{Network, NetworkConfig, NetworkError, Replaced, Steer};
 pub use peers::{Peer, TokenDigest};
 pub use runtime::Runtime;
 pub use server::{ServeConfig, ServeError, Server};
+pub use subscription::Subscription;
 pub use tls::{TlsError, TlsIdentity};

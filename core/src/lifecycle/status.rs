@@ -32,6 +32,7 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
         members_configured: shared.members.configured(),
         members: shared.members.list().iter().map(member).collect(),
         links: links.iter().map(Session::status).collect(),
+        subscriptions: shared.subscriptions_status(),
         installing: shared.install.is_some(),
         compacting: shared.compaction.is_some(),
         halted: shared.halted.clone(),

@@ -4,7 +4,8 @@
 use super::api::{Request, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
 use super::links::LinkSink;
 use super::owner::{Input, Read};
-use super::reply::{Reply, Waiting};
+use super::reply::{Permit, Reply, Waiting};
+use super::subscription::{Opened, PageCall};
 use super::waiters::Submission;
 use crate::BlobStore;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Compacted, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
+    Compacted, Cursor, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
 };
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::Version;
@@ -134,7 +135,7 @@ impl NodeHandle {
         &self,
         call: impl FnMut(&Event) -> ControlFlow<()> + Send + 'static,
     ) -> Result<(), Unavailable> {
-        let permit = self.waiting.take(1).map_err(|under_way| self.busy(under_way))?;
+        let permit = self.permit()?;
         self.send(Input::Subscribe { call: Box::new(call), permit });
         Ok(())
     }
@@ -150,6 +151,24 @@ impl NodeHandle {
     #[must_use]
     pub fn blobs(&self) -> &Arc<BlobStore> {
         &self.blobs
+    }
+
+    pub(super) fn permit(&self) -> Result<Permit, Unavailable> {
+        self.waiting.take(1).map_err(|under_way| self.busy(under_way))
+    }
+
+    pub(super) fn open_subscription(
+        &self,
+        cursor: Cursor,
+        call: PageCall,
+        permit: Permit,
+        reply: Reply<Opened>,
+    ) {
+        self.send(Input::OpenSubscription { cursor, call, permit, reply });
+    }
+
+    pub(super) fn inputs(&self) -> Sender<Input<Replica>> {
+        self.inputs.clone()
     }
 
     fn request(&self, request: Request, reply: impl FnOnce(Result<Done, Unavailable>) + Send + 'static) {

@@ -5,6 +5,7 @@ pub(crate) mod flood;
 pub(crate) mod links;
 pub(crate) mod pki;
 pub(crate) mod reload;
+pub(crate) mod subscription;
 pub(crate) mod tls;
 pub(crate) mod two_nodes;
 
@@ -54,6 +55,9 @@ macro_rules! tests {
                 a_wrong_token_gets_nothing,
                 a_dead_peer_delays_neither_a_write_nor_another_peer,
                 a_shutdown_loses_nothing_that_was_answered,
+            ]
+            subscription: [
+                a_subscriber_of_the_follower_sees_each_change_of_the_authority_once,
             ]
             links: [
                 two_nodes_that_call_each_other_keep_one_link,
