@@ -23,8 +23,7 @@ fn create(path: &Path, authority: bool) -> Result<BlockingReplica> {
         authority: authority.then(|| AuthorityId::from_text("a")),
     };
     let mut config = NodeConfig::default();
-    config.replica.journal.segment_bytes = 1 << 20;
-    config.replica.journal.batch_bytes_max = 1 << 18;
+    config.replica.journal.segment_bytes = 8 << 20;
     Ok(BlockingReplica::create(path, init, config)?.0)
 }
 
