@@ -516,6 +516,7 @@ impl Replica {
         self.shared.expire_resets();
         self.each(|session, shared| {
             session.expire_snapshot(shared);
+            session.expire_search(shared);
             if !session.peer.history {
                 return;
             }
