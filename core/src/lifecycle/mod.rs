@@ -1,9 +1,11 @@
 //! Protocol A: replicas of a versioned key space.
 
 pub mod acked;
+mod ages;
 pub mod api;
 pub mod apply;
 pub mod authority;
+pub mod backup;
 mod blobs;
 mod bound;
 pub mod checkpoint;

@@ -256,6 +256,10 @@ impl Replica {
         &self.shared.config.record
     }
 
+    pub(super) const fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     fn advance(&mut self, now: Now) {
         self.shared.now = self.shared.now.latest(now);
     }

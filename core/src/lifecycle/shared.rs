@@ -1,6 +1,7 @@
 //! What all parts of a replica share: its configuration, its state and its output queues.
 
 use super::acked::Acked;
+use super::ages::Ages;
 use super::api::{Event, MutationError, RequestId, SubscriptionId};
 use super::authority::Authority;
 use super::command::{BlobCommand, Command};
@@ -160,6 +161,8 @@ pub(super) struct Shared {
     pub(super) saves: Saves,
     /// The latest durable changes, for subscriptions.
     pub(super) recent: Recent,
+    /// When the tail moved.
+    pub(super) ages: Ages,
     pub(super) subscriptions: Subscriptions,
     pub(super) next_request: u64,
     pub(super) closing: bool,
@@ -216,6 +219,7 @@ impl Shared {
             blocked: BTreeSet::new(),
             saves: Saves::default(),
             recent: Recent::new(submitted),
+            ages: Ages::default(),
             subscriptions: Subscriptions::default(),
             next_request: 0,
             closing: false,

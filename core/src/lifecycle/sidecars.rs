@@ -213,14 +213,17 @@ impl Shared {
         peers || self.saves.authority || self.compaction.is_some()
     }
 
-    /// What holds compaction back, for an error that must name it.
-    pub(super) fn compaction_blocker(&self) -> alloc::string::String {
+    /// What holds compaction back, if anything does.
+    pub(super) fn compaction_blocked(&self) -> Option<RequestError> {
         let (tail, floor) = (self.history.tail(), self.history.floor());
         let bound = compaction_bound(&self.members, &self.acked, tail, floor);
-        match bound.and_then(|most| self.compaction_beside_resets(most)) {
-            Ok(_) => "nothing: compact to make room".to_string(),
-            Err(error) => error.to_string(),
-        }
+        bound.and_then(|most| self.compaction_beside_resets(most)).err()
+    }
+
+    /// What holds compaction back, for an error that must name it.
+    pub(super) fn compaction_blocker(&self) -> alloc::string::String {
+        let blocked = self.compaction_blocked();
+        blocked.map_or_else(|| "nothing: compact to make room".to_string(), |error| error.to_string())
     }
 
     /// The submitted version of a key; zero for none.
@@ -241,6 +244,7 @@ impl Shared {
             let Entry { state, version, authority } = entry.clone();
             recent.push(Record { key: key.clone(), state, version, authority }, recent_bytes_max);
         });
+        self.ages.push(self.now.mono, self.history.tail());
         self.wake_subscriptions();
     }
 }

@@ -9,6 +9,7 @@ use super::subscription::{Opened, PageCall};
 use super::waiters::Submission;
 use crate::BlobStore;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
@@ -29,11 +30,17 @@ pub struct NodeHandle {
     inputs: Sender<Input<Replica>>,
     waiting: Waiting,
     blobs: Arc<BlobStore>,
+    directory: Arc<Path>,
 }
 
 impl NodeHandle {
-    pub(crate) fn new(inputs: Sender<Input<Replica>>, waiting: Waiting, blobs: Arc<BlobStore>) -> Self {
-        Self { inputs, waiting, blobs }
+    pub(crate) fn new(
+        inputs: Sender<Input<Replica>>,
+        waiting: Waiting,
+        blobs: Arc<BlobStore>,
+        directory: Arc<Path>,
+    ) -> Self {
+        Self { inputs, waiting, blobs, directory }
     }
 
     /// Submits mutations as one unit, all or nothing. `reply` comes only when all of them are
@@ -145,6 +152,12 @@ impl NodeHandle {
     /// if the journal had stopped. On a closed node it comes at once.
     pub fn close(&self, reply: impl FnOnce(Result<(), StorageFault>) + Send + 'static) {
         self.send(Input::Close(Reply::new(reply, || Ok(()))));
+    }
+
+    /// The log's directory, as it was named when it was opened.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The blob store.
