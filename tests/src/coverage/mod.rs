@@ -4,6 +4,8 @@
 pub mod broker;
 pub mod host;
 pub mod judge;
+pub mod model;
+pub mod observer;
 pub mod play;
 pub mod resume;
 pub mod scenario;
