@@ -2,3 +2,4 @@
 
 pub mod conformance;
 pub mod streams;
+pub mod coverage;
