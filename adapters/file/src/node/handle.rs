@@ -1,7 +1,7 @@
 //! The handle of a node: calls from any thread, answered by callbacks, so that blocking and
 //! asynchronous programs share it.
 
-use super::api::{Request, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
+use super::api::{Ending, Request, RequestFailed, Unavailable, WaitPolicy, WriteError, Written, close_reply};
 use super::links::LinkSink;
 use super::owner::{Input, Read};
 use super::reply::{Reply, Waiting};
@@ -28,11 +28,17 @@ pub struct NodeHandle {
     inputs: Sender<Input<Replica>>,
     waiting: Waiting,
     blobs: Arc<BlobStore>,
+    ending: Ending,
 }
 
 impl NodeHandle {
-    pub(crate) fn new(inputs: Sender<Input<Replica>>, waiting: Waiting, blobs: Arc<BlobStore>) -> Self {
-        Self { inputs, waiting, blobs }
+    pub(crate) fn new(
+        inputs: Sender<Input<Replica>>,
+        waiting: Waiting,
+        blobs: Arc<BlobStore>,
+        ending: Ending,
+    ) -> Self {
+        Self { inputs, waiting, blobs, ending }
     }
 
     /// Submits mutations as one unit, all or nothing. `reply` comes only when all of them are
@@ -141,9 +147,10 @@ impl NodeHandle {
 
     /// Closes the node: what was submitted becomes durable, later submissions are refused, the
     /// journal is sealed, the directory is released. `reply` comes after all that, with the fault
-    /// if the journal had stopped. On a closed node it comes at once.
+    /// if the journal had stopped. On a closed node it comes at once, as its first close was
+    /// answered; if its thread was lost, it is a fault.
     pub fn close(&self, reply: impl FnOnce(Result<(), StorageFault>) + Send + 'static) {
-        self.send(Input::Close(Reply::new(reply, || Ok(()))));
+        self.send(Input::Close(close_reply(reply, &self.ending)));
     }
 
     /// The blob store.
@@ -187,6 +194,7 @@ impl std::fmt::Debug for NodeHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::api::owner_lost;
     use std::sync::mpsc::channel;
     use strandline_core::lifecycle::api::Change;
     use strandline_core::record::Key;
@@ -196,7 +204,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let (inputs, owner) = channel();
         let blobs = Arc::new(BlobStore::open(folder.path().join("blobs"))?);
-        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs);
+        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs, Ending::default());
         let (answer, answers) = channel();
         for _ in 0..2 {
             let tx = answer.clone();
@@ -219,6 +227,26 @@ mod tests {
         let seen = Arc::clone(&closed);
         handle.read(move |replica| seen.store(replica.is_err(), std::sync::atomic::Ordering::Relaxed));
         assert!(closed.load(std::sync::atomic::Ordering::Relaxed), "the read is told");
+        Ok(())
+    }
+
+    #[test]
+    fn a_close_after_the_end_says_how_it_was() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let blobs = Arc::new(BlobStore::open(folder.path().join("blobs"))?);
+        let (inputs, owner) = channel();
+        let ending = Ending::default();
+        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs, Arc::clone(&ending));
+        let close = || {
+            let (tx, answer) = channel();
+            handle.close(move |ended| drop(tx.send(ended)));
+            answer.try_recv()
+        };
+        assert!(close().is_err(), "the owner has not answered");
+        drop(owner);
+        assert_eq!(close()?, Err(owner_lost()), "a lost owner has sealed and released nothing");
+        ending.set(Ok(())).map_err(|_| "set before")?;
+        assert_eq!(close()?, Ok(()));
         Ok(())
     }
 }
