@@ -31,7 +31,8 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
     }
 }
 
-/// One call, and the link that comes of it; `None` if the stop came before it was up.
+/// One call, and the link that comes of it; `None` if the stop came before it was up, or it was
+/// given up.
 async fn attempt<R: Runtime, N: LinkHost>(
     context: &Context<R, N>,
     peer: &Peer,
@@ -50,7 +51,8 @@ async fn attempt<R: Runtime, N: LinkHost>(
             let Greeted { connection, peer: authenticated, role, early } = greeted;
             tracing::info!(peer = %peer.identity, address, "calling: authenticated");
             let Context { runtime, config, node, .. } = context;
-            let end = session::run(runtime, config, node, connection, authenticated, role, early).await;
+            let session = session::run(runtime, config, node, connection, authenticated, role, early);
+            let end = stop.or_given_up(session).await?;
             tracing::info!(peer = %peer.identity, address, %end, "calling: link has ended");
             Some(judge(&end, start.elapsed() >= ms(config.settled_ms)))
         }
@@ -158,6 +160,17 @@ mod tests {
         let calls = runtime.calls();
         tokio::time::sleep(ms(20)).await;
         assert_eq!(runtime.calls(), calls);
+    }
+
+    #[tokio::test]
+    async fn a_link_that_stands_ends_with_a_network_that_is_dropped() {
+        let runtime = Memory::default();
+        let (a, _listening) = listen(&runtime).await;
+        let (b, stopper) = call(&runtime);
+        b.until(|told| told.ups == 1).await;
+        drop(stopper);
+        b.until(|told| told.downs == 1).await;
+        a.until(|told| told.downs == 1).await;
     }
 
     #[test]

@@ -65,8 +65,11 @@ async fn serve<R: Runtime, N: LinkHost>(
     let identity = peer.identity().clone();
     tracing::info!(peer = %identity, %from, "called: authenticated");
     let Context { runtime, config, node, .. } = &*context;
-    let end = session::run(runtime, config, node, connection, peer, role, early).await;
-    tracing::info!(peer = %identity, %from, %end, "called: link has ended");
+    let session = session::run(runtime, config, node, connection, peer, role, early);
+    match stop.or_given_up(session).await {
+        Some(end) => tracing::info!(peer = %identity, %from, %end, "called: link has ended"),
+        None => tracing::info!(peer = %identity, %from, "called: link was given up"),
+    }
 }
 
 #[cfg(test)]
@@ -160,5 +163,30 @@ mod tests {
         let mut heard = Vec::new();
         silent.read_to_end(&mut heard).await.expect("hung up");
         assert!(heard.is_empty());
+    }
+
+    #[tokio::test]
+    async fn links_that_stand_outlive_a_stop_and_end_when_it_is_given_up() {
+        let listening = Listening::start(NetConfig::default()).await;
+        let mut b = listening.call(&hello("token-of-b")).await;
+        listening.node.until(|told| told.ups == 1).await;
+        let stopping = listening.stopper.stop();
+        b.write_all(b"goes on").await.expect("written");
+        listening.node.until(|told| told.received == b"goes on").await;
+        drop(stopping);
+        listening.node.until(|told| told.downs == 1).await;
+        let mut heard = Vec::new();
+        b.read_to_end(&mut heard).await.expect("hung up");
+    }
+
+    #[tokio::test]
+    async fn links_end_with_a_network_that_is_dropped() {
+        let listening = Listening::start(NetConfig::default()).await;
+        let mut b = listening.call(&hello("token-of-b")).await;
+        listening.node.until(|told| told.ups == 1).await;
+        drop(listening.stopper);
+        listening.node.until(|told| told.downs == 1).await;
+        let mut heard = Vec::new();
+        b.read_to_end(&mut heard).await.expect("hung up");
     }
 }

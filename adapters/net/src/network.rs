@@ -67,7 +67,7 @@ pub(crate) struct Context<R, N> {
     pub(crate) seed: Seed,
 }
 
-/// A running network. Dropping it tells its tasks to stop, without waiting; the node runs on.
+/// A running network. Dropping it ends its tasks and all links, without waiting; the node runs on.
 pub struct Network<R> {
     runtime: R,
     handle: Handle,
@@ -120,7 +120,8 @@ impl<R: Runtime> Network<R> {
     }
 
     /// Takes no more connections, closes the node (what was submitted becomes durable, peers are
-    /// told), and waits up to `shutdown_ms` for the connections to end.
+    /// told), and waits up to `shutdown_ms` for the connections to end; what is left then is cut.
+    /// Dropped before its end, it cuts them at once; the node closes all the same, once it was asked.
     ///
     /// # Errors
     /// The fault that had stopped the journal.
@@ -128,7 +129,7 @@ impl<R: Runtime> Network<R> {
         let stopped = self.stopper.stop();
         let closed = self.handle.close().await;
         if within(&self.runtime, ms(self.shutdown_ms), stopped).await.is_none() {
-            tracing::warn!(shutdown_ms = self.shutdown_ms, "connections did not end in time");
+            tracing::warn!(shutdown_ms = self.shutdown_ms, "connections did not end in time and are cut");
         }
         closed
     }
