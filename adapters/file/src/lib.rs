@@ -30,6 +30,7 @@ mod folder;
 mod journal;
 mod lock;
 pub mod node;
+mod owed;
 mod reads;
 mod syncs;
 mod threads;
