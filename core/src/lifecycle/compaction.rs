@@ -3,6 +3,7 @@
 
 use super::api::{Compacted, Done, Event, RequestError, RequestId};
 use super::compact::{CompactPurpose, Compaction, CompactionPlan, CompactionResult};
+use super::lagging::BY_POLICY;
 use super::membership::{Member, MemberState, compaction_bound};
 use super::opaque::{Opaque, floor_bytes};
 use super::shared::{Commit, Purpose, Shared};
@@ -21,6 +22,8 @@ pub(super) struct Running {
     /// What the rounds before achieved.
     before: Compacted,
     part: Compaction,
+    /// A fresh segment is awaited before the commit.
+    switching: bool,
     /// What it made, while `current` is being replaced.
     result: Option<CompactionResult>,
 }
@@ -58,6 +61,9 @@ impl Shared {
         if self.install.is_some() {
             return Err(RequestError::Busy { what: "the installation of a snapshot" });
         }
+        if self.fencing.is_some() {
+            return Err(RequestError::Busy { what: "a move of the authority" });
+        }
         let (target, through) = target(self, upto)?;
         let before = Compacted {
             floor: self.history.floor(),
@@ -66,7 +72,14 @@ impl Shared {
             entries_dropped: 0,
             tombstones_dropped: 0,
         };
-        self.begin_round(request, target, through, before)
+        let switching = self.wants_fresh_segment(request, through);
+        self.begin_round(request, target, through, before)?;
+        if let Some(running) = self.compaction.as_mut().filter(|_| switching) {
+            running.switching = true;
+            let gate = self.gate();
+            self.journal.switch_segment(gate, &mut self.out);
+        }
+        Ok(())
     }
 
     /// Begins one round of a compaction to `target`: as far as its bound of keys reaches.
@@ -94,7 +107,7 @@ impl Shared {
             epochs: self.history.epochs(),
             keys_per_round_max: self.config.compaction_keys_max,
         });
-        self.compaction = Some(Running { request, target, before, part, result: None });
+        self.compaction = Some(Running { request, target, before, part, switching: false, result: None });
         self.advance_compaction();
         Ok(())
     }
@@ -126,20 +139,23 @@ impl Shared {
         self.advance_compaction();
     }
 
-    fn advance_compaction(&mut self) {
+    /// Goes on with the compaction as far as it can.
+    pub(super) fn advance_compaction(&mut self) {
         let Some(mut running) = self.compaction.take() else { return };
         if running.result.is_some() {
             self.compaction = Some(running);
             return;
         }
         running.part.step(self.journal.index(), &mut self.out);
+        running.switching &= self.journal.take_switched_if(running.switching).is_none();
         match running.part.result() {
+            Some(Ok(_)) if running.switching => self.compaction = Some(running),
             None => self.compaction = Some(running),
             Some(Err(error)) => {
                 self.removals.insert(running.part.file());
                 self.remove_unused();
                 self.freed = true;
-                self.out.event(Event::Done { request: running.request, done: Done::Refused(error) });
+                self.answer_compaction(running.request, Done::Refused(error));
             }
             Some(Ok(result)) => {
                 self.obsolete =
@@ -200,14 +216,23 @@ impl Shared {
         {
             return;
         }
-        self.out.event(Event::Done { request, done: Done::Compacted(compacted) });
+        self.answer_compaction(request, Done::Compacted(compacted));
+    }
+
+    /// Tells whoever asked for a compaction how it ended; one by policy is told to everyone.
+    fn answer_compaction(&mut self, request: RequestId, done: Done) {
+        match (request == BY_POLICY, done) {
+            (false, done) => self.out.event(Event::Done { request, done }),
+            (true, Done::Compacted(compacted)) => self.out.event(Event::Compacted { compacted }),
+            (true, Done::Refused(_) | Done::Members | Done::Fenced(_)) => self.lagging.rests = true,
+        }
     }
 
     /// Whoever asked for the compaction under way is told that a fault ended it.
     pub(super) fn refuse_running(&mut self, fault: &StorageFault) {
         if let Some(running) = self.compaction.take() {
             let done = Done::Refused(RequestError::Storage(fault.clone()));
-            self.out.event(Event::Done { request: running.request, done });
+            self.answer_compaction(running.request, done);
         }
     }
 

@@ -512,6 +512,7 @@ impl Session {
             role: self.role,
             state: self.state(),
             acked: self.acked,
+            peer_tail: self.evidence.stood.then_some(self.evidence.peer_tail),
             verdict: self.verdict.clone(),
         }
     }

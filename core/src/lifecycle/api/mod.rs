@@ -10,4 +10,4 @@ pub use event::{Event, Flow, LinkStatus, MemberStatus, Status};
 pub use link::{CloseReason, LinkRefused, LinkRole, PeerFault, PeerFaultKind};
 pub use mutation::{Accepted, Change, Entry, Mutation, MutationError, Scan, ScanPage};
 pub use pair::{Divergence, PairReason, PairVerdict, Verified};
-pub use request::{Compacted, Done, MembersChange, RequestError, RequestId};
+pub use request::{Compacted, Done, Fenced, MembersChange, RequestError, RequestId};
