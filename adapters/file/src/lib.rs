@@ -29,6 +29,7 @@ mod journal;
 mod lock;
 pub mod node;
 mod reads;
+mod reseed;
 mod syncs;
 mod threads;
 
@@ -37,3 +38,4 @@ pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
 pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};
 pub use lock::{InUse, OpenError};
+pub use reseed::{Reseed, ReseedError, reseed};
