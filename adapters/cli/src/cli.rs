@@ -32,10 +32,13 @@ enum Command {
     Import(command::import::Args),
     Export(command::export::Args),
     Serve(command::serve::Args),
+    Reload(command::reload::Args),
     Status(command::status::Args),
     Verify(command::verify::Args),
     Compact(command::compact::Args),
     Members(command::members::Args),
+    Fence(command::fence::Args),
+    Reseed(command::reseed::Args),
     Demo(command::demo::Args),
 }
 
@@ -65,10 +68,13 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Import(args) => command::import::run(&args, context),
         Command::Export(args) => command::export::run(&args, context),
         Command::Serve(args) => command::serve::run(&args, context),
+        Command::Reload(args) => command::reload::run(&args, context),
         Command::Status(args) => command::status::run(&args, context),
         Command::Verify(args) => command::verify::run(&args, context),
         Command::Compact(args) => command::compact::run(&args, context),
         Command::Members(args) => command::members::run(&args, context),
+        Command::Fence(args) => command::fence::run(&args, context),
+        Command::Reseed(args) => command::reseed::run(&args, context),
         Command::Demo(args) => command::demo::run(&args, context),
     }
 }

@@ -5,11 +5,13 @@ mod handle;
 mod links;
 mod owner;
 mod reply;
+mod subscription;
 mod waiters;
 
 pub use api::{PutError, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
 pub use handle::NodeHandle;
 pub use links::LinkSink;
+pub use subscription::{NodeSubscription, SubscribeFailed};
 
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
 pub(crate) use owner::Clock;

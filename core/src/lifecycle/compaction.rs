@@ -24,7 +24,9 @@ pub(super) struct Running {
     part: Compaction,
     /// A fresh segment is awaited before the commit.
     switching: bool,
-    /// What it made, while `current` is being replaced.
+    /// `current` is being replaced.
+    committing: bool,
+    /// What it made, until that counts.
     result: Option<CompactionResult>,
 }
 
@@ -32,6 +34,7 @@ pub(super) struct Running {
 fn target(shared: &Shared, upto: Option<Version>) -> Result<(Version, Lsn), RequestError> {
     let (tail, floor) = (shared.history.tail(), shared.history.floor());
     let most = compaction_bound(&shared.members, &shared.acked, tail, floor)?;
+    let most = shared.compaction_beside_resets(most)?;
     let found = upto.unwrap_or(most);
     if found <= floor && upto.is_none() {
         return Err(RequestError::NoProgress { floor });
@@ -107,7 +110,15 @@ impl Shared {
             epochs: self.history.epochs(),
             keys_per_round_max: self.config.compaction_keys_max,
         });
-        self.compaction = Some(Running { request, target, before, part, switching: false, result: None });
+        self.compaction = Some(Running {
+            request,
+            target,
+            before,
+            part,
+            switching: false,
+            committing: false,
+            result: None,
+        });
         self.advance_compaction();
         Ok(())
     }
@@ -139,38 +150,46 @@ impl Shared {
         self.advance_compaction();
     }
 
-    /// Goes on with the compaction as far as it can.
-    pub(super) fn advance_compaction(&mut self) {
+    /// Goes on with a compaction that waits for its fresh segment.
+    pub(super) fn advance_switching(&mut self) {
+        if self.compaction.as_ref().is_some_and(|running| running.switching) {
+            self.advance_compaction();
+        }
+    }
+
+    fn advance_compaction(&mut self) {
         let Some(mut running) = self.compaction.take() else { return };
-        if running.result.is_some() {
-            self.compaction = Some(running);
-            return;
+        if running.result.is_none() {
+            running.part.step(self.journal.index(), &mut self.out);
+            match running.part.result() {
+                None => {}
+                Some(Ok(result)) => running.result = Some(result),
+                Some(Err(error)) => {
+                    self.removals.insert(running.part.file());
+                    self.remove_unused();
+                    self.freed = true;
+                    return self.answer_compaction(running.request, Done::Refused(error));
+                }
+            }
         }
-        running.part.step(self.journal.index(), &mut self.out);
         running.switching &= self.journal.take_switched_if(running.switching).is_none();
-        match running.part.result() {
-            Some(Ok(_)) if running.switching => self.compaction = Some(running),
-            None => self.compaction = Some(running),
-            Some(Err(error)) => {
-                self.removals.insert(running.part.file());
-                self.remove_unused();
-                self.freed = true;
-                self.answer_compaction(running.request, Done::Refused(error));
-            }
-            Some(Ok(result)) => {
-                self.obsolete =
-                    self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
-                let (mut current, mut opaque) = (self.current.clone(), self.opaque.clone());
-                current.checkpoint = Some(result.checkpoint);
-                current.floor = floor_bytes(result.floor);
-                current.floor_digest = result.floor_digest;
-                current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
-                opaque.checkpoint_records = result.records;
-                running.result = Some(result);
-                self.compaction = Some(running);
-                self.save_current(Commit::Compaction, current, opaque);
-            }
+        let due = !running.switching && !running.committing;
+        if let Some(result) = running.result.as_ref().filter(|_| due) {
+            running.committing = true;
+            self.commit_compaction(result);
         }
+        self.compaction = Some(running);
+    }
+
+    fn commit_compaction(&mut self, result: &CompactionResult) {
+        self.obsolete = self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
+        let (mut current, mut opaque) = (self.current.clone(), self.opaque.clone());
+        current.checkpoint = Some(result.checkpoint);
+        current.floor = floor_bytes(result.floor);
+        current.floor_digest = result.floor_digest;
+        current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
+        opaque.checkpoint_records = result.records;
+        self.save_current(Commit::Compaction, current, opaque);
     }
 
     /// Replaces `current`: the commit point. What peers are told, and what files are kept, follows the

@@ -38,6 +38,8 @@ mod session;
 mod shared;
 mod sidecars;
 mod source;
+pub mod standing;
 mod status;
 mod submit;
+mod subscribe;
 pub mod views;

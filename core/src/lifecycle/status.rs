@@ -47,6 +47,7 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
         compactable,
         blocked_by,
         links: links.iter().map(Session::status).collect(),
+        subscriptions: shared.subscriptions_status(),
         installing: shared.install.is_some(),
         compacting: shared.compaction.is_some(),
         halted: shared.halted.clone(),

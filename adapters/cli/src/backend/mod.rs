@@ -8,8 +8,9 @@ pub(crate) mod remote;
 
 pub(crate) use opened::{create, open};
 
+use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::StatusReport;
+use crate::report::{FencedReport, StatusReport};
 use std::io::{self, Read};
 use std::path::Path;
 use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
@@ -30,6 +31,8 @@ pub(crate) trait Backend {
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
     /// Changes who counts for compaction.
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+    /// Takes the right to write the log.
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure>;
 
     /// Begins to store blobs that become durable together.
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure>;
@@ -38,6 +41,8 @@ pub(crate) trait Backend {
     fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure>;
     /// Reads a blob through; its length if its bytes are those of its key, `None` if it is not stored.
     fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure>;
+    /// Lets the running node read its peers file and certificates anew.
+    fn reload(&mut self) -> Result<ReloadReport, Failure>;
     /// How many blobs are stored, whether a key names them or not.
     fn blob_count(&mut self) -> Result<u64, Failure>;
 }

@@ -1,11 +1,12 @@
 //! The replica in the node that serves its directory.
 
 use super::{AddError, Backend, Group};
+use crate::access::ReloadReport;
 use crate::control::chunks::{self, ChunkReader};
 use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
 use crate::exit::Failure;
-use crate::report::{BlobText, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{BlobText, EntryReport, FencedReport, MembersText, MutationText, StatusReport};
 use crate::text::{KeyText, VersionText};
 use serde::Serialize;
 use std::io::{self, BufReader, Read};
@@ -117,6 +118,20 @@ impl Backend for Remote {
         let request = Request::Members { change: MembersText::from(change) };
         let Answer::Members = self.write(&request)? else { return Err(other("members")) };
         Ok(())
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        let Answer::Reloaded { reloaded } = self.write(&Request::Reload)? else {
+            return Err(other("reload"));
+        };
+        Ok(reloaded)
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        let Answer::Fenced { fenced } = self.write(&Request::Fence { epoch })? else {
+            return Err(other("fence"));
+        };
+        Ok(fenced)
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -1,6 +1,8 @@
 //! What the host is told, and how a replica stands.
 
-use super::{CloseReason, Compacted, Done, LinkRole, PairVerdict, RequestId};
+use super::{
+    CloseReason, Compacted, Done, LinkRole, Page, PairVerdict, RequestId, SubscriptionId, SubscriptionStatus,
+};
 use crate::error::StorageFault;
 use crate::id::{Incarnation, LinkId, LogId, Lsn};
 use crate::record::{AuthorityId, Version};
@@ -103,6 +105,13 @@ pub enum Event {
         /// How.
         done: Done,
     },
+    /// What a subscription asked for, or its end.
+    Page {
+        /// Which.
+        subscription: SubscriptionId,
+        /// What it is given.
+        page: Page,
+    },
     /// Everything submitted is durable, the journal is sealed: the host may end.
     Closed,
 }
@@ -190,6 +199,8 @@ pub struct Status {
     pub blocked_by: Option<String>,
     /// The links.
     pub links: Vec<LinkStatus>,
+    /// The subscriptions.
+    pub subscriptions: Vec<SubscriptionStatus>,
     /// Whether a snapshot is being installed.
     pub installing: bool,
     /// Whether the journal is being compacted.

@@ -83,7 +83,10 @@ mod tests {
         let opaque = Opaque::decode(&after.opaque).expect("readable");
         assert_eq!((opaque.authority, opaque.entered), (None, false));
         assert_eq!((after.floor, after.run, after.first_segment), ([0; 16], Run(10), SegmentNumber(1)));
-        assert_eq!((after.log, after.identity, after.namespaces), (current.log, current.identity, current.namespaces));
+        assert_eq!(
+            (after.log, after.identity, after.namespaces),
+            (current.log, current.identity, current.namespaces)
+        );
         assert!(Reseeded::of(b"not current", &Seed::new([1; 32])).is_err());
     }
 }
