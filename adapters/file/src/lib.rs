@@ -32,6 +32,7 @@ mod lock;
 pub mod node;
 mod owed;
 mod reads;
+mod reseed;
 mod syncs;
 mod threads;
 
@@ -40,3 +41,4 @@ pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
 pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};
 pub use lock::{InUse, OpenError};
+pub use reseed::{Reseed, ReseedError, reseed};

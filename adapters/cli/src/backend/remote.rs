@@ -6,7 +6,7 @@ use crate::control::chunks::{self, ChunkReader};
 use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
 use crate::exit::Failure;
-use crate::report::{BlobText, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{BlobText, EntryReport, FencedReport, MembersText, MutationText, StatusReport};
 use crate::text::{KeyText, VersionText};
 use serde::Serialize;
 use std::io::{self, BufReader, Read};
@@ -125,6 +125,13 @@ impl Backend for Remote {
             return Err(other("reload"));
         };
         Ok(reloaded)
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        let Answer::Fenced { fenced } = self.write(&Request::Fence { epoch })? else {
+            return Err(other("fence"));
+        };
+        Ok(fenced)
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -27,6 +27,8 @@ pub(crate) enum Request {
     Compact { upto: Option<Version> },
     /// Change who counts for compaction.
     Members(MembersChange),
+    /// Take the right to write the log.
+    Fence { epoch: u64 },
 }
 
 /// Why a node could not take a call; it did nothing.

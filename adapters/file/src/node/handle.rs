@@ -15,8 +15,9 @@ use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Compacted, Cursor, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
+    Compacted, Cursor, Done, Event, Fenced, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
 };
+use strandline_core::lifecycle::authority::EpochSource;
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::Version;
 use strandline_core::wire::handshake::Authenticated;
@@ -88,7 +89,9 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Compacted(compacted)) => Ok(compacted),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(Done::Members) => panic!("a compaction was answered as a change of members"),
+                Ok(other @ (Done::Members | Done::Fenced(_))) => {
+                    panic!("a compaction was answered by {other:?}")
+                }
                 Err(unavailable) => Err(unavailable.into()),
             });
         });
@@ -104,10 +107,42 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Members) => Ok(()),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(Done::Compacted(_)) => panic!("a change of members was answered as a compaction"),
+                Ok(other @ (Done::Compacted(_) | Done::Fenced(_))) => {
+                    panic!("a change of members was answered by {other:?}")
+                }
                 Err(unavailable) => Err(unavailable.into()),
             });
         });
+    }
+
+    /// Takes the right to write the log, in an epoch above all that are known. `reply` comes when the
+    /// epoch has begun, durably; until then writes are refused.
+    pub fn fence(&self, epoch: u64, reply: impl FnOnce(Result<Fenced, RequestFailed>) + Send + 'static) {
+        self.request(Request::Fence { epoch }, move |done| {
+            reply(match done {
+                Ok(Done::Fenced(fenced)) => Ok(fenced),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_))) => {
+                    panic!("a move of the authority was answered by {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// As [`NodeHandle::fence`], with the epoch that `source` gives, such as a lease's fence token.
+    /// Whether there was one: `reply` is not called without.
+    ///
+    /// # Errors
+    /// The source cannot be asked; nothing was done.
+    pub fn fence_from<S: EpochSource>(
+        &self,
+        source: &mut S,
+        reply: impl FnOnce(Result<Fenced, RequestFailed>) + Send + 'static,
+    ) -> Result<bool, S::Error> {
+        let Some(epoch) = source.epoch()? else { return Ok(false) };
+        self.fence(epoch, reply);
+        Ok(true)
     }
 
     /// Takes up a link with an authenticated peer. Its frames go to `sink`.

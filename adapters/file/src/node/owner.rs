@@ -60,6 +60,7 @@ impl Root for Replica {
         match request {
             Request::Compact { upto } => self.handle_compact(now, upto),
             Request::Members(change) => self.handle_members(now, change),
+            Request::Fence { epoch } => self.handle_fence(now, epoch),
         }
     }
     fn subscribe(&mut self, now: Now, cursor: Cursor) -> Opened {
@@ -380,7 +381,12 @@ impl<R: Root, X: FnMut(Command)> Host<R> for Outside<X> {
             }
             Event::Closed => self.closed = true,
             Event::Page { subscription, page } => self.pages.page(subscription, page),
-            Event::Verdict { .. } | Event::Synced { .. } | Event::Installed { .. } => {}
+            Event::Verdict { .. }
+            | Event::Synced { .. }
+            | Event::Installed { .. }
+            | Event::EpochStarted { .. }
+            | Event::MemberLapsed { .. }
+            | Event::Compacted { .. } => {}
         }
     }
 
