@@ -7,46 +7,53 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 
+type Signal = Shared<oneshot::Receiver<Infallible>>;
+
 /// Held by every task: learns of the stop, and is waited for until it is dropped.
+///
+/// There are two signals. The stop ends what takes up new work; links go on, to say their last words.
+/// The cut ends those too.
 #[derive(Clone)]
 pub(crate) struct Stop {
-    signal: Shared<oneshot::Receiver<Infallible>>,
-    given_up: Shared<oneshot::Receiver<Infallible>>,
+    stop: Signal,
+    cut: Signal,
     _running: mpsc::Sender<Infallible>,
 }
 
-/// Stops the tasks that hold its [`Stop`]. Dropping it, or the future of [`Stopper::stop`] before its
-/// end, gives up on all that still run.
+/// Stops the tasks that hold its [`Stop`]. Dropping it stops and cuts.
 pub(crate) struct Stopper {
-    signal: oneshot::Sender<Infallible>,
-    /// Dropped last: links that say their last words are not given up.
-    patience: oneshot::Sender<Infallible>,
+    stop: oneshot::Sender<Infallible>,
+    stopping: Stopping,
+}
+
+/// Tasks that were told to stop. Dropping it cuts those that still run.
+pub(crate) struct Stopping {
+    cut: Option<oneshot::Sender<Infallible>>,
     running: mpsc::Receiver<Infallible>,
 }
 
 /// A stopper and the first of the stops it speaks to.
 pub(crate) fn stopper() -> (Stopper, Stop) {
-    let (signal, told) = oneshot::channel();
-    let (patience, given_up) = oneshot::channel();
+    let (stop_tx, stop) = oneshot::channel();
+    let (cut_tx, cut) = oneshot::channel();
     let (running_tx, running) = mpsc::channel(0);
-    let stop = Stop { signal: told.shared(), given_up: given_up.shared(), _running: running_tx };
-    (Stopper { signal, patience, running }, stop)
+    let stopper = Stopper { stop: stop_tx, stopping: Stopping { cut: Some(cut_tx), running } };
+    (stopper, Stop { stop: stop.shared(), cut: cut.shared(), _running: running_tx })
 }
 
 impl Stop {
     /// What `work` gives, or `None` if the stop comes first; then it is dropped.
     pub(crate) async fn or<F: Future>(&self, work: F) -> Option<F::Output> {
-        before(&self.signal, work).await
+        first(&self.stop, work).await
     }
 
-    /// What `work` gives, which a stop lets come to its own end; `None` if it is given up before.
-    pub(crate) async fn or_given_up<F: Future>(&self, work: F) -> Option<F::Output> {
-        before(&self.given_up, work).await
+    /// What `work` gives, or `None` if the cut comes first; then it is dropped.
+    pub(crate) async fn or_cut<F: Future>(&self, work: F) -> Option<F::Output> {
+        first(&self.cut, work).await
     }
 }
 
-/// What `work` gives, or `None` if the signal comes first.
-async fn before<F: Future>(signal: &Shared<oneshot::Receiver<Infallible>>, work: F) -> Option<F::Output> {
+async fn first<F: Future>(signal: &Signal, work: F) -> Option<F::Output> {
     match select(signal.clone(), pin!(work)).await {
         Either::Left(_) => None,
         Either::Right((output, _)) => Some(output),
@@ -54,16 +61,30 @@ async fn before<F: Future>(signal: &Shared<oneshot::Receiver<Infallible>>, work:
 }
 
 impl Stopper {
-    /// Tells all tasks to stop. The future ends when the last of them has; dropped before, it gives
-    /// up on those that are left.
-    pub(crate) fn stop(self) -> impl Future<Output = ()> + Send {
-        let Self { signal, patience, mut running } = self;
-        drop(signal);
-        async move {
-            let ended = running.next().await;
-            debug_assert!(ended.is_none(), "nothing can be sent");
-            drop(patience);
-        }
+    /// Tells all tasks to stop.
+    pub(crate) fn stop(self) -> Stopping {
+        let Self { stop, stopping } = self;
+        drop(stop);
+        stopping
+    }
+
+    /// Ends when the last task has, of itself.
+    #[cfg(test)]
+    pub(crate) async fn ended(mut self) {
+        self.stopping.ended().await;
+    }
+}
+
+impl Stopping {
+    /// Ends when the last task has. Losing the future loses nothing.
+    pub(crate) async fn ended(&mut self) {
+        let ended = self.running.next().await;
+        debug_assert!(ended.is_none(), "nothing can be sent");
+    }
+
+    /// Ends what is left.
+    pub(crate) fn cut(&mut self) {
+        self.cut = None;
     }
 }
 
@@ -77,25 +98,27 @@ mod tests {
     fn a_stop_ends_work_and_is_waited_for() {
         let (stopper, stop) = stopper();
         assert_eq!(block_on(stop.or(async { 1 })), Some(1));
-        let mut ended = pin!(stopper.stop());
+        let mut stopping = stopper.stop();
         assert_eq!(block_on(stop.or(pending::<()>())), None);
-        assert!(ended.as_mut().now_or_never().is_none(), "a task still runs");
+        assert!(stopping.ended().now_or_never().is_none(), "a task still runs");
         drop(stop);
-        block_on(ended);
+        block_on(stopping.ended());
     }
 
     #[test]
-    fn what_may_end_by_itself_is_given_up_with_the_stopper_or_its_stop() {
-        let (dropped, stop) = stopper();
-        assert_eq!(block_on(stop.or_given_up(async { 1 })), Some(1));
-        drop(dropped);
-        assert_eq!(block_on(stop.or_given_up(pending::<()>())), None);
+    fn a_stop_leaves_links_and_a_cut_ends_them() {
+        let (stopper, stop) = stopper();
+        let mut stopping = stopper.stop();
+        assert_eq!(stop.or_cut(pending::<()>()).now_or_never(), None, "it goes on");
+        stopping.cut();
+        assert_eq!(block_on(stop.or_cut(pending::<()>())), None);
+    }
 
-        let (stopped, stop) = stopper();
-        let stopping = stopped.stop();
+    #[test]
+    fn a_stopper_that_is_dropped_cuts() {
+        let (stopper, stop) = stopper();
+        drop(stopper);
+        assert_eq!(block_on(stop.or_cut(pending::<()>())), None);
         assert_eq!(block_on(stop.or(pending::<()>())), None);
-        assert!(stop.or_given_up(pending::<()>()).now_or_never().is_none(), "it has time");
-        drop(stopping);
-        assert_eq!(block_on(stop.or_given_up(pending::<()>())), None);
     }
 }

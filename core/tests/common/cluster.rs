@@ -1,14 +1,14 @@
 //! Replicas in one process: disks and blob stores in memory, links that carry bytes in pieces, and
 //! completions in an order that a seed picks. Drives them through the same `drain` as every host.
 
+pub(crate) use super::blobs::{Blobs, blob_key};
 use super::disk::Disk;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use strandline_core::id::{LinkId, LogId};
 use strandline_core::lifecycle::api::{
     Accepted, Change, Done, Event, Flow, LinkRole, Mutation, MutationError, RequestId,
 };
-use strandline_core::lifecycle::command::{BlobCommand, BlobPiece, Command, ReplicaCompletion, Stored};
+use strandline_core::lifecycle::command::{BlobCommand, Command, ReplicaCompletion};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
@@ -38,56 +38,6 @@ impl Rng {
 
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Blobs {
-    pub(crate) stored: BTreeMap<BlobKey, Vec<u8>>,
-    parts: BTreeMap<BlobKey, Vec<u8>>,
-}
-
-pub(crate) fn blob_key(bytes: &[u8]) -> BlobKey {
-    BlobKey(Sha256::digest(bytes).into())
-}
-
-impl Blobs {
-    fn execute(&mut self, command: BlobCommand) -> ReplicaCompletion {
-        match command {
-            BlobCommand::Stat { ticket, keys } => {
-                let lengths = keys.iter().map(|key| self.stored.get(key).map(|b| b.len() as u64)).collect();
-                ticket.complete(Ok(lengths)).into()
-            }
-            BlobCommand::Read { ticket, key, offset, bytes_max } => {
-                let piece = self.stored.get(&key).map(|bytes| {
-                    let from = (offset as usize).min(bytes.len());
-                    let bytes_out = bytes[from..].iter().copied().take(bytes_max as usize).collect();
-                    BlobPiece { total: bytes.len() as u64, bytes: bytes_out }
-                });
-                ticket.complete(Ok(piece)).into()
-            }
-            BlobCommand::Put { ticket, key, bytes } => ticket.complete(Ok(self.store(key, bytes))).into(),
-            BlobCommand::Write { ticket, key, offset, bytes } => {
-                let part = self.parts.entry(key).or_default();
-                part.truncate(offset as usize);
-                part.extend_from_slice(&bytes);
-                ticket.complete(Ok(())).into()
-            }
-            BlobCommand::Commit { ticket, key, total } => {
-                let bytes = self.parts.remove(&key).unwrap_or_default();
-                let fits = bytes.len() as u64 == total;
-                let stored = if fits { self.store(key, bytes) } else { Stored::Mismatch };
-                ticket.complete(Ok(stored)).into()
-            }
-        }
-    }
-
-    fn store(&mut self, key: BlobKey, bytes: Vec<u8>) -> Stored {
-        if blob_key(&bytes) != key {
-            return Stored::Mismatch;
-        }
-        self.stored.insert(key, bytes);
-        Stored::Stored
     }
 }
 
@@ -241,6 +191,10 @@ impl Cluster {
         log: LogId,
     ) -> usize {
         let init = Init { log, ..self.init(identity, writes) };
+        self.add_init(init, config)
+    }
+
+    pub(crate) fn add_init(&mut self, init: Init, config: ReplicaConfig) -> usize {
         let at = self.add_empty(config);
         self.start(at, Some(init)).expect("a new log");
         at

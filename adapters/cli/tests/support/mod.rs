@@ -190,6 +190,11 @@ impl Replica {
         rustix::process::kill_process(pid, signal).expect("signals");
     }
 
+    /// Lets the node reload with SIGHUP.
+    pub(crate) fn hangup(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
     /// Ends the node with SIGKILL.
     pub(crate) fn kill(&mut self) {
         let mut node = self.node.take().expect("serves");
