@@ -1,3 +1,4 @@
 //! Tests that are about more than one part of Strandline.
 
 pub mod conformance;
+pub mod streams;

@@ -1,9 +1,11 @@
 //! Protocol A: replicas of a versioned key space.
 
 pub mod acked;
+mod ages;
 pub mod api;
 pub mod apply;
 pub mod authority;
+pub mod backup;
 mod blobs;
 mod bound;
 pub mod checkpoint;
@@ -16,6 +18,7 @@ mod compact_prefix;
 mod compaction;
 pub mod config;
 pub mod delivery;
+mod digests;
 pub mod entry;
 mod fetch;
 pub mod history;
@@ -27,6 +30,7 @@ mod links;
 pub mod membership;
 mod opaque;
 mod outbox;
+mod parting;
 mod receive;
 pub mod recovery;
 pub mod replica;
@@ -34,6 +38,8 @@ mod session;
 mod shared;
 mod sidecars;
 mod source;
+pub mod standing;
 mod status;
 mod submit;
+mod subscribe;
 pub mod views;

@@ -4,12 +4,12 @@
 use super::api::{CloseReason, MutationError, PeerFaultKind};
 use super::command::BlobCommand;
 use super::delivery::{Delivery, delivery};
+use super::digests::Answered;
 use super::session::Session;
 use super::shared::{LinkPurpose, Shared};
 use crate::error::StorageFault;
 use crate::id::Lsn;
 use crate::record::{BlobKey, Record, State, Version};
-use crate::wire::message::Message;
 use crate::wire::repair::Batch;
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
@@ -28,9 +28,22 @@ pub(super) enum Receive {
         upto: Lsn,
         /// What to acknowledge then.
         to: Version,
+        /// How these records came to be here.
+        by: By,
     },
+    /// What was durable before is acknowledged as soon as the digest that vouches for it is known.
+    Vouching,
     /// Repair was stopped by a verdict.
     Stopped,
+}
+
+/// How the records that a batch brought came to be in our log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum By {
+    /// This batch was appended.
+    This,
+    /// They were there, or another link brought them: only the digest says that they are the same.
+    Another,
 }
 
 /// What is known of the blobs that a held batch needs.
@@ -50,7 +63,7 @@ impl Session {
         match self.receive {
             Receive::Idle => {}
             Receive::Stopped => return,
-            Receive::Held { .. } | Receive::Applying { .. } => {
+            Receive::Held { .. } | Receive::Applying { .. } | Receive::Vouching => {
                 let expected = "no batch before the last one was acknowledged";
                 return self.fault(shared, PeerFaultKind::Sequence, expected, batch.to.to_string());
             }
@@ -80,14 +93,14 @@ impl Session {
 
     /// Goes on with the batch that is held as far as it can; harmless at any time.
     pub(super) fn advance_batch(&mut self, shared: &mut Shared) {
-        if self.down || self.judging() || shared.installing() {
+        if self.down || self.judging() || self.comparing() || shared.installing() {
             return;
         }
         let Receive::Held { batch, blobs } = &self.receive else { return };
         if let Some(at) = contradiction(shared, &batch.records) {
             let verdict =
                 super::judging::diverged(super::api::PairReason::OtherHistory, at, shared.submitted);
-            return self.stop(shared, verdict);
+            return self.part(shared, verdict);
         }
         match delivery(shared.submitted, batch.from, batch.to) {
             Delivery::Duplicate => {
@@ -167,7 +180,7 @@ impl Session {
         match shared.submit_records(&batch.records) {
             Ok(upto) => {
                 self.acked = self.acked.max(to);
-                self.receive = Receive::Applying { upto, to };
+                self.receive = Receive::Applying { upto, to, by: By::This };
             }
             // Tried again when the journal has room: after the next durable batch, or compaction.
             Err(MutationError::Full { .. } | MutationError::JournalFull { .. }) => {}
@@ -196,31 +209,29 @@ impl Session {
     fn acknowledge_when_durable(&mut self, shared: &mut Shared, to: Version) {
         match shared.journal.submitted_next_lsn().before() {
             Some(upto) if shared.journal.durable() < Some(upto) => {
-                self.receive = Receive::Applying { upto, to };
+                self.receive = Receive::Applying { upto, to, by: By::Another };
             }
-            Some(_) | None => {
-                self.receive = Receive::Idle;
-                self.send_ack(shared, to);
-            }
+            Some(_) | None => self.vouch(shared, to, Answered::Batch),
         }
-    }
-
-    pub(super) fn send_ack(&mut self, shared: &mut Shared, watermark: Version) {
-        self.acked = self.acked.max(watermark);
-        self.send(shared, &Message::Ack { watermark });
     }
 
     /// The durable prefix grew.
     pub(super) fn on_durable(&mut self, shared: &mut Shared) {
-        if let Receive::Applying { upto, to } = self.receive
+        if let Receive::Applying { upto, to, by } = self.receive
             && shared.journal.durable() >= Some(upto)
         {
-            self.receive = Receive::Idle;
-            if self.peer.history {
-                // Only durable records may be sent, so the peer has what it sent us.
-                self.acknowledged(shared, to);
+            match by {
+                By::This => {
+                    self.receive = Receive::Idle;
+                    if self.peer.history {
+                        // Only durable records may be sent, so the peer has what it sent us.
+                        self.evidence.agree(to);
+                        self.acknowledged(shared, to);
+                    }
+                    self.send_ack(shared, to);
+                }
+                By::Another => self.vouch(shared, to, Answered::Batch),
             }
-            self.send_ack(shared, to);
         }
         self.retry_offered(shared);
         self.advance_batch(shared);

@@ -112,7 +112,11 @@ impl Session {
             }
             return;
         }
-        if shared.halted.is_some() || !self.has_room(shared) {
+        if shared.halted.is_some() || !self.has_room(shared) || self.comparing() {
+            return;
+        }
+        if self.evidence.rests(shared.now.mono) {
+            shared.blocked.insert(self.link);
             return;
         }
         if shared.too_late_to_count(&self.peer.identity, self.acked.max(floor)) {
@@ -228,6 +232,9 @@ impl Session {
             return;
         };
         let more = last < plan.through;
+        if let Some(to) = shared.history.version_at(last) {
+            self.evidence.sends(to);
+        }
         let mut payload = Vec::new();
         if let Err(error) = plan.builder.finish(more, &mut payload) {
             unreachable!("every record of the batch was found to fit: {error}");
@@ -292,6 +299,7 @@ impl Session {
         };
         let cut = shared.history.floor();
         shared.member_input(&self.peer.identity, MemberInput::Reads { cut });
+        self.evidence.sends(cut);
         if !self.peer.chunks {
             return self.begin_snapshot_frame(shared, checkpoint);
         }

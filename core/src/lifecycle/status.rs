@@ -1,17 +1,23 @@
 //! How a replica stands, for people and metrics.
 
-use super::api::{MemberStatus, Status};
+use super::api::{Lag, MemberStatus, Status};
 use super::links::Links;
-use super::session::Session;
 use super::shared::Shared;
 use crate::record::Version;
 use alloc::string::ToString;
 
+impl Shared {
+    /// How far who has everything up to `version` is behind our durable tail.
+    pub(super) fn lag(&self, version: Version) -> Lag {
+        Lag { entries: self.behind(version), age_ms: self.ages.age_ms(self.now.mono, version) }
+    }
+}
+
 pub(super) fn of(shared: &Shared, links: &Links) -> Status {
-    let member = |member: &super::membership::Member| MemberStatus {
-        identity: member.identity.clone(),
-        state: member.state.name(),
-        acked: shared.acked.get(&member.identity).map_or(Version::ZERO, |mark| mark.version),
+    let member = |member: &super::membership::Member| {
+        let acked = shared.acked.get(&member.identity).map_or(Version::ZERO, |mark| mark.version);
+        let (identity, state) = (member.identity.clone(), member.state.name());
+        MemberStatus { identity, state, acked, lag: shared.lag(acked) }
     };
     let index = shared.journal.index();
     Status {
@@ -31,8 +37,10 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
         tombstones: shared.views.tombstones(),
         members_configured: shared.members.configured(),
         members: shared.members.list().iter().map(member).collect(),
-        links: links.iter().map(Session::status).collect(),
+        links: links.iter().map(|session| session.status(shared)).collect(),
+        subscriptions: shared.subscriptions_status(),
         installing: shared.install.is_some(),
+        compaction_blocked_by: shared.compaction_blocked().map(|error| error.to_string()),
         compacting: shared.compaction.is_some(),
         halted: shared.halted.clone(),
         commands_outstanding: shared.out.outstanding(),

@@ -191,6 +191,10 @@ impl Cluster {
         log: LogId,
     ) -> usize {
         let init = Init { log, ..self.init(identity, writes) };
+        self.add_init(init, config)
+    }
+
+    pub(crate) fn add_init(&mut self, init: Init, config: ReplicaConfig) -> usize {
         let at = self.add_empty(config);
         self.start(at, Some(init)).expect("a new log");
         at

@@ -9,3 +9,4 @@ pub(crate) mod event_log;
 pub(crate) mod handshake;
 pub(crate) mod numbers;
 pub(crate) mod peer;
+pub(crate) mod subscriber;

@@ -341,6 +341,7 @@ impl<'a> World<'a> {
                 | Event::Frames { .. }
                 | Event::Resume { .. }
                 | Event::Verdict { .. }
+                | Event::Page { .. }
                 | Event::Synced { .. }
                 | Event::Done { .. }
                 | Event::Closed => {}

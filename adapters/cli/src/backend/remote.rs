@@ -1,6 +1,7 @@
 //! The replica in the node that serves its directory.
 
 use super::{AddError, Backend, Group};
+use crate::access::ReloadReport;
 use crate::control::chunks::{self, ChunkReader};
 use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
@@ -117,6 +118,13 @@ impl Backend for Remote {
         let request = Request::Members { change: MembersText::from(change) };
         let Answer::Members = self.write(&request)? else { return Err(other("members")) };
         Ok(())
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        let Answer::Reloaded { reloaded } = self.write(&Request::Reload)? else {
+            return Err(other("reload"));
+        };
+        Ok(reloaded)
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -11,6 +11,7 @@ pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod members;
 pub(crate) mod put;
+pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod verify;

@@ -1,6 +1,7 @@
 //! Requests and answers of the control protocol, and the request's one dispatch.
 
 use super::LINE_BYTES_MAX;
+use crate::access::ReloadReport;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
 use crate::report::{BlobText, CompactedReport, EntryReport, MembersText, MutationText, StatusReport};
@@ -29,6 +30,8 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
+    /// The peers file and certificates, read anew.
+    Reload,
     /// Whether a blob's bytes are those of its key.
     BlobVerify { blob: BlobText },
     /// How many blobs are stored.
@@ -85,6 +88,9 @@ pub(crate) enum Answer {
         compacted: CompactedReport,
     },
     Members,
+    Reloaded {
+        reloaded: ReloadReport,
+    },
     /// The group takes items.
     Group,
     Added {
@@ -179,6 +185,7 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
             backend.members(&change.into())?;
             Ok(Answer::Members)
         }
+        Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),
     }
