@@ -33,6 +33,7 @@ pub(crate) fn config() -> ReplicaConfig {
     (config.links_max, config.link_queue_bytes_max) = (3, 4096);
     (config.blob_requests_max, config.snapshot_requests_max) = (2, 1);
     config.compaction_keys_max = 2;
+    (config.subscriptions_max, config.subscription_reads_max) = (3, 2);
     config
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn config() -> ReplicaConfig {
 /// installation do, and what is being removed.
 pub(crate) fn commands_max(config: &ReplicaConfig) -> usize {
     let per_link = 4 * config.blob_requests_max + config.snapshot_requests_max + 4;
-    (config.links_max * per_link + 16) as usize
+    (config.links_max * per_link + config.subscription_reads_max + 16) as usize
 }
 
 #[derive(Default)]

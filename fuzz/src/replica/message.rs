@@ -17,8 +17,8 @@ use strandline_core::wire::identity::PeerIdentity;
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, decode_message};
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet,
-    SnapshotOffer, Stop, StopVerdict,
+    BlobRange, BlobRangeGet, DigestAt, DigestGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk,
+    SnapshotGet, SnapshotOffer, Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -109,7 +109,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// One message; it may be one that no encoder lets out.
     pub(crate) fn message(&mut self, input: &mut Input<'_>, status: &Status) -> Message {
-        let own = match input.below(19) {
+        let own = match input.below(21) {
             0 | 1 => OwnMessage::Position(position(input, status)),
             2 => {
                 let (offer, bytes) = snapshot(input, status);
@@ -138,8 +138,14 @@ impl Peer {
                     StopVerdict::Fault,
                 ]),
                 reason: "other-history".into(),
+                at: (input.below(2) == 0).then_some(status.tail),
                 detail: "so it is".into(),
             }),
+            19 => {
+                let version = version(input, status);
+                OwnMessage::Digest(DigestAt { version, digest: digest(input, status) })
+            }
+            20 => OwnMessage::DigestGet(DigestGet { version: version(input, status) }),
             10 | 11 => return batch(input, status),
             12 | 13 => return Message::Ack { watermark: version(input, status) },
             14 => {
@@ -209,7 +215,12 @@ impl Peer {
                 let total = data.len() as u64;
                 Some(OwnMessage::BlobRange(BlobRange { key: get.key, offset: 0, total, data }))
             }
-            OwnMessage::SnapshotChunk(_)
+            OwnMessage::DigestGet(get) => {
+                let digest = (get.version == status.tail).then_some(status.tail_digest);
+                Some(OwnMessage::Digest(DigestAt { version: get.version, digest }))
+            }
+            OwnMessage::Digest(_)
+            | OwnMessage::SnapshotChunk(_)
             | OwnMessage::BlobRange(_)
             | OwnMessage::BlobAbsent { .. }
             | OwnMessage::Stop(_) => None,

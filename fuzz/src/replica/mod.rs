@@ -5,12 +5,14 @@
 
 pub(crate) mod host;
 pub(crate) mod message;
+mod readers;
 mod watch;
 
 use crate::blobs::{Blobs, blob_key};
 use crate::input::Input;
 use host::{Outside, commands_max, config};
 use message::{LOG, Peer};
+use readers::Readers;
 use std::collections::BTreeMap;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
@@ -44,6 +46,7 @@ enum Operation {
     Fail,
     Time,
     Stall,
+    Read,
     Late,
     Crash,
     Close,
@@ -52,12 +55,12 @@ enum Operation {
 const OPERATIONS: [Operation; 32] = {
     use Operation::{
         Altered, Answer, Close, Compact, Complete, Crash, Fail, Late, LinkDown, LinkUp, Members, Message,
-        Mutate, Stall, Time,
+        Mutate, Read, Stall, Time,
     };
     [
         Mutate, Compact, Members, LinkUp, LinkDown, Message, Altered, Complete, Fail, Time, Stall, Late,
         Crash, Close, Message, Message, Message, Answer, Complete, Complete, Complete, Answer, Complete,
-        Complete, Mutate, Answer, LinkUp, Complete, Answer, Message, Answer, Complete,
+        Complete, Mutate, Answer, LinkUp, Read, Answer, Message, Read, Complete,
     ]
 };
 
@@ -69,6 +72,7 @@ struct Driven {
     outside: Outside,
     watch: Watch,
     peers: BTreeMap<LinkId, Peer>,
+    readers: Readers,
     /// Requests that were not answered yet.
     asked: Vec<RequestId>,
     now: Now,
@@ -134,6 +138,7 @@ impl Driven {
             outside,
             watch: Watch::new(writes),
             peers: BTreeMap::new(),
+            readers: Readers::default(),
             asked: Vec::new(),
             now: Now::default(),
             starts: 1,
@@ -193,6 +198,7 @@ impl Driven {
                     self.outside.stalled.insert(link);
                 }
             }
+            Operation::Read => self.readers.act(&mut self.replica, self.now, input),
             Operation::Late => self.late(),
             Operation::Crash => self.crash(),
             // Rarely: a log that is closed does nothing more.
@@ -347,6 +353,7 @@ impl Driven {
         self.starts = self.starts.wrapping_add(1);
         self.replica = recovered(Recovery::open(self.now, seed(self.starts), config()), &mut self.outside);
         self.peers.clear();
+        self.readers = Readers::default();
         self.asked.clear();
         (self.closing, self.halted) = (false, false);
         self.watch.recovered(&self.replica.status());
@@ -397,6 +404,9 @@ impl Driven {
                     !matches!(done, Done::Compacted(_)) || !self.halted,
                     "compacted by a log that stopped"
                 );
+            }
+            Event::Page { subscription, page } => {
+                self.readers.page(subscription, page, self.replica.status().tail);
             }
             Event::Closed => assert!(self.closing, "closed unasked"),
             Event::Frames { .. }
