@@ -8,7 +8,7 @@ use strandline_core::wire::admission::{
 };
 use strandline_core::wire::auth::{AUTH_PAYLOAD_BYTES_MAX, Auth, AuthError, AuthOk};
 use strandline_core::wire::capability::Capabilities;
-use strandline_core::wire::frame::{HEADER_BYTES, write_frame};
+use strandline_core::wire::frame::{FrameError, HEADER_BYTES, write_frame};
 use strandline_core::wire::handshake::{
     Authenticated, DialAuth, Handshake, HandshakeError, ListenAuth, PeerCredential, Progress,
 };
@@ -147,6 +147,10 @@ fn run(mut handshake: Handshake, stream: &[u8], piece: usize) -> (Outcome, Vec<u
             Ok(Progress::Done { peer, mut rest }) => {
                 rest.extend_from_slice(&stream[read..]);
                 return (Ok(Some(settled(&peer, rest))), answer);
+            }
+            // How much of a wrong magic is shown depends on how much of it had arrived.
+            Err(HandshakeError::Frame(FrameError::BadMagic { .. })) => {
+                return (Err(HandshakeError::Frame(FrameError::BadMagic { found: [0; 4] })), answer);
             }
             Err(error) => return (Err(error), answer),
         }

@@ -37,6 +37,8 @@ enum Command {
     Verify(command::verify::Args),
     Compact(command::compact::Args),
     Members(command::members::Args),
+    Fence(command::fence::Args),
+    Reseed(command::reseed::Args),
     Demo(command::demo::Args),
 }
 
@@ -71,6 +73,8 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Verify(args) => command::verify::run(&args, context),
         Command::Compact(args) => command::compact::run(&args, context),
         Command::Members(args) => command::members::run(&args, context),
+        Command::Fence(args) => command::fence::run(&args, context),
+        Command::Reseed(args) => command::reseed::run(&args, context),
         Command::Demo(args) => command::demo::run(&args, context),
     }
 }

@@ -1,9 +1,11 @@
 //! Protocol A: replicas of a versioned key space.
 
 pub mod acked;
+mod ages;
 pub mod api;
 pub mod apply;
 pub mod authority;
+pub mod backup;
 mod blobs;
 mod bound;
 pub mod checkpoint;
@@ -18,12 +20,14 @@ pub mod config;
 pub mod delivery;
 mod digests;
 pub mod entry;
+mod fencing;
 mod fetch;
 pub mod history;
 mod install;
 mod installing;
 mod judge;
 mod judging;
+mod lagging;
 mod links;
 pub mod membership;
 mod opaque;

@@ -11,7 +11,7 @@ use crate::record::Version;
 use crate::time::Instant;
 use crate::verdict::Verdict;
 use crate::wire::message::Message;
-use crate::wire::own::{DigestAt, DigestGet, OwnMessage};
+use crate::wire::own::{DigestAt, DigestGet, EpochMark, OwnMessage};
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 
@@ -46,6 +46,12 @@ pub(super) struct Evidence {
     questions: u32,
     /// Where the peer's floor was last.
     pub(super) peer_floor: Version,
+    /// Where its tail was last.
+    pub(super) peer_tail: Version,
+    /// It said where it stands.
+    pub(super) stood: bool,
+    /// Its latest epoch.
+    pub(super) peer_epoch: Option<EpochMark>,
     /// Acknowledgements in a row without progress, and until when the source rests for it.
     stalled: u32,
     rest_until: Instant,
@@ -336,11 +342,8 @@ impl Session {
     /// The search is over: the verdict, with the lowest version of ours known to differ.
     fn parted(&mut self, shared: &mut Shared) {
         let Some(Search { mut found, high, suspected, .. }) = self.evidence.search.take() else { return };
-        if !suspected {
-            found.at = high;
-        } else if found.at > high {
-            found.at = high;
-        }
+        // What is only suspected may part below what was searched.
+        found.at = if suspected { found.at.min(high) } else { high };
         self.stop(shared, Verdict::Diverged(found));
     }
 

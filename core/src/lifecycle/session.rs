@@ -504,7 +504,7 @@ impl Session {
         }
     }
 
-    pub(super) fn status(&self) -> LinkStatus {
+    pub(super) fn status(&self, shared: &Shared) -> LinkStatus {
         LinkStatus {
             link: self.link,
             identity: self.peer.identity.clone(),
@@ -512,6 +512,8 @@ impl Session {
             role: self.role,
             state: self.state(),
             acked: self.acked,
+            lag: shared.lag(self.acked),
+            peer_tail: self.evidence.stood.then_some(self.evidence.peer_tail),
             verdict: self.verdict.clone(),
         }
     }

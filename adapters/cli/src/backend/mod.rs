@@ -10,7 +10,7 @@ pub(crate) use opened::{create, open};
 
 use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::StatusReport;
+use crate::report::{FencedReport, StatusReport};
 use std::io::{self, Read};
 use std::path::Path;
 use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
@@ -31,6 +31,8 @@ pub(crate) trait Backend {
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
     /// Changes who counts for compaction.
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+    /// Takes the right to write the log.
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure>;
 
     /// Begins to store blobs that become durable together.
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure>;

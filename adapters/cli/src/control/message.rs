@@ -4,7 +4,9 @@ use super::LINE_BYTES_MAX;
 use crate::access::ReloadReport;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
-use crate::report::{BlobText, CompactedReport, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{
+    BlobText, CompactedReport, EntryReport, FencedReport, MembersText, MutationText, StatusReport,
+};
 use crate::text::{Bytes, KeyText, VersionText};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,8 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
+    /// The right to write the log.
+    Fence { epoch: u64 },
     /// The peers file and certificates, read anew.
     Reload,
     /// Whether a blob's bytes are those of its key.
@@ -88,6 +92,9 @@ pub(crate) enum Answer {
         compacted: CompactedReport,
     },
     Members,
+    Fenced {
+        fenced: FencedReport,
+    },
     Reloaded {
         reloaded: ReloadReport,
     },
@@ -185,6 +192,7 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
             backend.members(&change.into())?;
             Ok(Answer::Members)
         }
+        Request::Fence { epoch } => Ok(Answer::Fenced { fenced: backend.fence(epoch)? }),
         Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),
