@@ -37,6 +37,11 @@ enum Command {
     Verify(command::verify::Args),
     Compact(command::compact::Args),
     Members(command::members::Args),
+    Watch(command::watch::Args),
+    Explain(command::explain::Args),
+    History(command::history::Args),
+    Backup(command::backup::Args),
+    Restore(command::backup::RestoreArgs),
     Demo(command::demo::Args),
 }
 
@@ -71,6 +76,11 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Verify(args) => command::verify::run(&args, context),
         Command::Compact(args) => command::compact::run(&args, context),
         Command::Members(args) => command::members::run(&args, context),
+        Command::Watch(args) => command::watch::run(&args, context),
+        Command::Explain(args) => command::explain::run(&args, context),
+        Command::History(args) => command::history::run(&args, context),
+        Command::Backup(args) => command::backup::run(&args, context),
+        Command::Restore(args) => command::backup::restore(&args, context),
         Command::Demo(args) => command::demo::run(&args, context),
     }
 }

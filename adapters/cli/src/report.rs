@@ -4,8 +4,8 @@ use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, PairVerdict,
-    Status, Verified,
+    Change, Compacted, Entry, Lag, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, PairVerdict,
+    Status, SubscriptionStatus, Verified,
 };
 use strandline_core::record::{AuthorityId, BlobKey, State};
 use strandline_core::verdict::Verdict;
@@ -32,6 +32,9 @@ pub(crate) struct StatusReport {
     pub(crate) members_configured: bool,
     pub(crate) members: Vec<MemberReport>,
     pub(crate) links: Vec<LinkReport>,
+    pub(crate) subscriptions: Vec<SubscriptionReport>,
+    /// What compaction waits for, or why there is nothing to compact; absent if it may go on.
+    pub(crate) compaction_blocked_by: Option<String>,
     /// Whether a snapshot is being installed.
     pub(crate) installing: bool,
     /// Whether the journal is being compacted.
@@ -46,6 +49,43 @@ pub(crate) struct MemberReport {
     pub(crate) identity: String,
     pub(crate) state: String,
     pub(crate) acked: VersionText,
+    #[serde(flatten)]
+    pub(crate) lag: LagReport,
+}
+
+/// How far someone is behind the durable tail.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct LagReport {
+    /// Journal entries that are missing; absent below the floor.
+    pub(crate) lag_entries: Option<u64>,
+    /// For how long the first of them has been durable here; absent if nothing of this run is missing.
+    pub(crate) lag_ms: Option<u64>,
+}
+
+impl From<Lag> for LagReport {
+    fn from(lag: Lag) -> Self {
+        Self { lag_entries: lag.entries, lag_ms: lag.age_ms }
+    }
+}
+
+/// A subscription.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SubscriptionReport {
+    pub(crate) id: u64,
+    pub(crate) state: String,
+    pub(crate) at: VersionText,
+    pub(crate) lag_entries: Option<u64>,
+}
+
+impl From<&SubscriptionStatus> for SubscriptionReport {
+    fn from(subscription: &SubscriptionStatus) -> Self {
+        Self {
+            id: subscription.id.0,
+            state: subscription.state.to_owned(),
+            at: VersionText(subscription.at),
+            lag_entries: subscription.behind,
+        }
+    }
 }
 
 /// A link to a peer.
@@ -56,7 +96,11 @@ pub(crate) struct LinkReport {
     pub(crate) role: String,
     pub(crate) state: String,
     pub(crate) acked: VersionText,
+    #[serde(flatten)]
+    pub(crate) lag: LagReport,
     pub(crate) verdict: Option<String>,
+    /// Why the peer is not repaired over this link; absent if it is, or has everything.
+    pub(crate) not_repaired: Option<String>,
 }
 
 impl From<&Status> for StatusReport {
@@ -79,6 +123,8 @@ impl From<&Status> for StatusReport {
             members_configured: status.members_configured,
             members: status.members.iter().map(MemberReport::from).collect(),
             links: status.links.iter().map(LinkReport::from).collect(),
+            subscriptions: status.subscriptions.iter().map(SubscriptionReport::from).collect(),
+            compaction_blocked_by: status.compaction_blocked_by.clone(),
             installing: status.installing,
             compacting: status.compacting,
             halted: status.halted.as_ref().map(ToString::to_string),
@@ -92,6 +138,7 @@ impl From<&MemberStatus> for MemberReport {
             identity: member.identity.clone(),
             state: member.state.to_owned(),
             acked: VersionText(member.acked),
+            lag: member.lag.into(),
         }
     }
 }
@@ -109,8 +156,23 @@ impl From<&LinkStatus> for LinkReport {
             .to_owned(),
             state: link.state.to_owned(),
             acked: VersionText(link.acked),
+            lag: link.lag.into(),
             verdict: link.verdict.as_ref().map(verdict_text),
+            not_repaired: not_repaired(link),
         }
+    }
+}
+
+/// Why a peer is not repaired over a link, from its verdict and the link's state.
+fn not_repaired(link: &LinkStatus) -> Option<String> {
+    match &link.verdict {
+        Some(Verdict::Complete { .. }) => None,
+        Some(Verdict::Gap { .. }) if link.state != "stopped" => None,
+        Some(verdict @ (Verdict::Gap { .. } | Verdict::Unknown { .. } | Verdict::Diverged(_))) => {
+            Some(verdict_text(verdict))
+        }
+        None if link.role == LinkRole::Receiver => Some("this link only receives".into()),
+        None => Some(format!("not judged yet: {}", link.state)),
     }
 }
 

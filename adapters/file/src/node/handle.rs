@@ -228,7 +228,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let (inputs, owner) = channel();
         let blobs = Arc::new(BlobStore::open(folder.path().join("blobs"))?);
-        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs);
+        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs, folder.path().into());
         let (answer, answers) = channel();
         for _ in 0..2 {
             let tx = answer.clone();
