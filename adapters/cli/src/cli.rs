@@ -42,6 +42,8 @@ enum Command {
     History(command::history::Args),
     Backup(command::backup::Args),
     Restore(command::backup::RestoreArgs),
+    Fence(command::fence::Args),
+    Reseed(command::reseed::Args),
     Demo(command::demo::Args),
 }
 
@@ -81,6 +83,8 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
         Command::History(args) => command::history::run(&args, context),
         Command::Backup(args) => command::backup::run(&args, context),
         Command::Restore(args) => command::backup::restore(&args, context),
+        Command::Fence(args) => command::fence::run(&args, context),
+        Command::Reseed(args) => command::reseed::run(&args, context),
         Command::Demo(args) => command::demo::run(&args, context),
     }
 }

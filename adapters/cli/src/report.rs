@@ -4,8 +4,8 @@ use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, Lag, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, PairVerdict,
-    Status, SubscriptionStatus, Verified,
+    Change, Compacted, Entry, Fenced, Lag, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation,
+    PairVerdict, Status, SubscriptionStatus, Verified,
 };
 use strandline_core::record::{AuthorityId, BlobKey, State};
 use strandline_core::verdict::Verdict;
@@ -19,6 +19,8 @@ pub(crate) struct StatusReport {
     pub(crate) namespaces: Vec<Bytes>,
     /// The authority identity if this replica writes the log; absent for a follower.
     pub(crate) authority: Option<String>,
+    /// The latest epoch known here.
+    pub(crate) epoch: u64,
     /// Why this replica, which wrote the log, must be fenced before it may go on.
     pub(crate) fenced: Option<String>,
     pub(crate) submitted: VersionText,
@@ -31,10 +33,12 @@ pub(crate) struct StatusReport {
     pub(crate) tombstones: u64,
     pub(crate) members_configured: bool,
     pub(crate) members: Vec<MemberReport>,
+    /// Up to where the journal may be compacted now; absent if nowhere.
+    pub(crate) compactable: Option<VersionText>,
+    /// Who or what keeps compaction from going on to the tail.
+    pub(crate) blocked_by: Option<String>,
     pub(crate) links: Vec<LinkReport>,
     pub(crate) subscriptions: Vec<SubscriptionReport>,
-    /// What compaction waits for, or why there is nothing to compact; absent if it may go on.
-    pub(crate) compaction_blocked_by: Option<String>,
     /// Whether a snapshot is being installed.
     pub(crate) installing: bool,
     /// Whether the journal is being compacted.
@@ -48,9 +52,14 @@ pub(crate) struct StatusReport {
 pub(crate) struct MemberReport {
     pub(crate) identity: String,
     pub(crate) state: String,
+    pub(crate) incarnation: Option<String>,
     pub(crate) acked: VersionText,
-    #[serde(flatten)]
-    pub(crate) lag: LagReport,
+    /// Where compaction counts it; absent if it holds nothing up.
+    pub(crate) counts_at: Option<VersionText>,
+    /// Journal entries that it lacks; absent below the floor.
+    pub(crate) lag_entries: Option<u64>,
+    pub(crate) lag_bytes: u64,
+    pub(crate) lag_ms: u64,
 }
 
 /// How far someone is behind the durable tail.
@@ -88,6 +97,24 @@ impl From<&SubscriptionStatus> for SubscriptionReport {
     }
 }
 
+/// An epoch that was taken.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct FencedReport {
+    pub(crate) epoch: u64,
+    pub(crate) authority: String,
+    pub(crate) previous_end: VersionText,
+}
+
+impl From<Fenced> for FencedReport {
+    fn from(fenced: Fenced) -> Self {
+        Self {
+            epoch: fenced.epoch,
+            authority: fenced.authority.to_string(),
+            previous_end: VersionText(fenced.previous_end),
+        }
+    }
+}
+
 /// A link to a peer.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct LinkReport {
@@ -98,7 +125,11 @@ pub(crate) struct LinkReport {
     pub(crate) acked: VersionText,
     #[serde(flatten)]
     pub(crate) lag: LagReport,
+    /// Where the peer said it stands.
+    pub(crate) peer_tail: Option<VersionText>,
     pub(crate) verdict: Option<String>,
+    /// Whether the verdict ended repair on this link.
+    pub(crate) stopped: bool,
     /// Why the peer is not repaired over this link; absent if it is, or has everything.
     pub(crate) not_repaired: Option<String>,
 }
@@ -111,6 +142,7 @@ impl From<&Status> for StatusReport {
             incarnation: status.incarnation.to_string(),
             namespaces: status.namespaces.iter().cloned().map(Bytes).collect(),
             authority: status.authority.clone(),
+            epoch: status.epoch,
             fenced: status.fenced.clone(),
             submitted: VersionText(status.submitted),
             tail: VersionText(status.tail),
@@ -122,9 +154,10 @@ impl From<&Status> for StatusReport {
             tombstones: status.tombstones,
             members_configured: status.members_configured,
             members: status.members.iter().map(MemberReport::from).collect(),
+            compactable: status.compactable.map(VersionText),
+            blocked_by: status.blocked_by.clone(),
             links: status.links.iter().map(LinkReport::from).collect(),
             subscriptions: status.subscriptions.iter().map(SubscriptionReport::from).collect(),
-            compaction_blocked_by: status.compaction_blocked_by.clone(),
             installing: status.installing,
             compacting: status.compacting,
             halted: status.halted.as_ref().map(ToString::to_string),
@@ -137,8 +170,12 @@ impl From<&MemberStatus> for MemberReport {
         Self {
             identity: member.identity.clone(),
             state: member.state.to_owned(),
+            incarnation: member.incarnation.map(|i| i.to_string()),
             acked: VersionText(member.acked),
-            lag: member.lag.into(),
+            counts_at: member.counts_at.map(VersionText),
+            lag_entries: member.lag_entries,
+            lag_bytes: member.lag_bytes,
+            lag_ms: member.lag_ms,
         }
     }
 }
@@ -157,6 +194,8 @@ impl From<&LinkStatus> for LinkReport {
             state: link.state.to_owned(),
             acked: VersionText(link.acked),
             lag: link.lag.into(),
+            peer_tail: link.peer_tail.map(VersionText),
+            stopped: matches!(&link.verdict, Some(Verdict::Unknown { .. } | Verdict::Diverged(_))),
             verdict: link.verdict.as_ref().map(verdict_text),
             not_repaired: not_repaired(link),
         }
@@ -173,6 +212,13 @@ fn not_repaired(link: &LinkStatus) -> Option<String> {
         }
         None if link.role == LinkRole::Receiver => Some("this link only receives".into()),
         None => Some(format!("not judged yet: {}", link.state)),
+    }
+}
+
+impl LinkReport {
+    /// The verdict, if it ended repair on this link.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.verdict.as_deref().filter(|_| self.stopped)
     }
 }
 

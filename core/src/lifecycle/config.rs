@@ -29,6 +29,17 @@ pub struct ReplicaConfig {
     pub keepalive_ms: u64,
     /// How long such a link may be silent.
     pub idle_ms: u64,
+    /// A member with more bytes of journal than this above what it acknowledged lapses: it holds
+    /// compaction up no more, and must be reseeded. Off if absent.
+    pub member_lag_bytes_max: Option<u64>,
+    /// A member that has not acknowledged for longer than this what was there to acknowledge lapses.
+    /// Counted from the start of the run, looked at every `keepalive_ms`. Off if absent.
+    pub member_lag_ms_max: Option<u64>,
+    /// With so many bytes of journal above the floor it is compacted, once at least half of that may
+    /// go. Off if absent.
+    pub compact_after_bytes: Option<u64>,
+    /// The same, in records above the floor. Off if absent.
+    pub compact_after_entries: Option<u64>,
     /// Most distinct keys that one round of compaction holds in memory.
     pub compaction_keys_max: u32,
     /// Most open subscriptions.
@@ -58,6 +69,10 @@ impl Default for ReplicaConfig {
             acked_save_ms: 50,
             keepalive_ms: 15_000,
             idle_ms: 60_000,
+            member_lag_bytes_max: None,
+            member_lag_ms_max: None,
+            compact_after_bytes: None,
+            compact_after_entries: None,
             compaction_keys_max: 262_144,
             subscriptions_max: 256,
             subscription_reads_max: 8,

@@ -3,7 +3,7 @@
 use super::{AddError, Backend, Group};
 use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::{LagReport, MemberReport, StatusReport};
+use crate::report::{FencedReport, MemberReport, StatusReport};
 use crate::text::{Bytes, VersionText};
 use crate::watch::{CursorReport, CursorText, PageReport, RecordReport, Stands, Watch};
 use sha2::{Digest, Sha256};
@@ -16,6 +16,7 @@ use strandline_core::lifecycle::api::{
     Change, Compacted, Entry, MembersChange, Mutation, MutationError, RequestError, Scan, ScanPage,
 };
 use strandline_core::lifecycle::api::{Cursor, Verified};
+use strandline_core::lifecycle::authority::FenceRefusal;
 use strandline_core::record::{AuthorityId, BlobKey, Key, State, Version};
 use strandline_core::verdict::Verdict;
 use strandline_file::backup::BackedUp;
@@ -54,18 +55,24 @@ impl Backend for Fake {
             journal_bytes: 0,
             present,
             tombstones: inside.records.len() as u64 - present,
+            epoch: 1,
+            compactable: inside.members.is_some().then_some(tail),
+            blocked_by: None,
             members_configured: inside.members.is_some(),
             members: members
                 .map(|m| MemberReport {
                     identity: m.clone(),
                     state: "joining".into(),
+                    incarnation: None,
+                    lag_entries: Some(0),
                     acked: tail,
-                    lag: LagReport::default(),
+                    counts_at: None,
+                    lag_bytes: 0,
+                    lag_ms: 0,
                 })
                 .collect(),
             links: Vec::new(),
             subscriptions: Vec::new(),
-            compaction_blocked_by: None,
             installing: false,
             compacting: false,
             halted: None,
@@ -161,6 +168,14 @@ impl Backend for Fake {
     fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
         let tail = Version::new(1, self.0.lock().expect("no test thread panicked").tail);
         Err(Failure::refused(format!("nothing at {tail} is on a disk that {} could get", to.display())))
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        if epoch < 2 {
+            return Err(RequestError::Fence(FenceRefusal { known: 1, found: epoch }).into());
+        }
+        let previous_end = VersionText(Version::new(1, self.0.lock().expect("no test thread panicked").tail));
+        Ok(FencedReport { epoch, authority: "fake".into(), previous_end })
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -12,7 +12,7 @@ pub(crate) use opened::{create, open};
 
 use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::StatusReport;
+use crate::report::{FencedReport, StatusReport};
 use crate::watch::{CursorReport, CursorText, Watch};
 use std::io::{self, Read};
 use std::path::Path;
@@ -35,6 +35,8 @@ pub(crate) trait Backend {
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
     /// Changes who counts for compaction.
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+    /// Takes the right to write the log.
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure>;
 
     /// What can be vouched for to who has everything up to a cursor.
     fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure>;

@@ -4,7 +4,9 @@ use super::LINE_BYTES_MAX;
 use crate::access::ReloadReport;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
-use crate::report::{BlobText, CompactedReport, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{
+    BlobText, CompactedReport, EntryReport, FencedReport, MembersText, MutationText, StatusReport,
+};
 use crate::text::{Bytes, KeyText, VersionText};
 use crate::watch::{CursorReport, CursorText, PageReport};
 use serde::de::DeserializeOwned;
@@ -32,6 +34,8 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
+    /// The right to write the log.
+    Fence { epoch: u64 },
     /// The peers file and certificates, read anew.
     Reload,
     /// What can be vouched for to who has everything up to a cursor.
@@ -108,6 +112,9 @@ pub(crate) enum Answer {
         compacted: CompactedReport,
     },
     Members,
+    Fenced {
+        fenced: FencedReport,
+    },
     Reloaded {
         reloaded: ReloadReport,
     },
@@ -221,6 +228,7 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
             backend.members(&change.into())?;
             Ok(Answer::Members)
         }
+        Request::Fence { epoch } => Ok(Answer::Fenced { fenced: backend.fence(epoch)? }),
         Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),
         Request::Judge { cursor } => Ok(Answer::Judged { verdict: backend.judge(cursor)? }),
         Request::Backup { to } => {

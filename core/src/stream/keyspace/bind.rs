@@ -77,6 +77,11 @@ fn follow(layout: Layout, life: Option<&Life>, bound: &Bound, op: &StreamOp) -> 
         life.map(|life| Current { active: life.active, generation: life.generation, nonce: life.nonce });
     let verdict = fence(layout, current, bound);
     match (verdict, life) {
+        // Without a nonce the handle's memory is all that tells the generation it saw end from another
+        // one with that number.
+        (Fence::Go, Some(_)) if layout == Layout::Pulse && op.by.ended => {
+            Err(CallerError::StreamDestroyed { current: None }.into())
+        }
         (Fence::Go, Some(life)) => {
             let fits = !checks(&op.verb).contract || bound.contract.is_none_or(|c| c == life.contract);
             if fits { Ok(Plan { life: life.clone(), write: Write::Nothing }) } else { mismatch() }

@@ -47,14 +47,20 @@ pub(super) fn add_once(
     let held = space.held(generation).filter(|_| !made_anew);
     let identity = identity(step.layout, event);
     let instant = instant(step, held)?;
-    let told = match found(held.map(|data| &data.once), key, &identity, step) {
+    let found = found(held.map(|data| &data.once), key, &identity, step);
+    if matches!(found, Found::Nothing) {
+        has_position(step, held.and_then(|data| data.log.as_ref()))?;
+        if let Some(data) = held {
+            has_room(&data.once, step)?;
+        }
+    }
+    let told = match found {
         Found::Other => return Err(CallerError::IdempotencyConflict.into()),
-        Found::Same(id) => Told::AddedOnce { id, published: false },
+        Found::Same(id) => {
+            step.plan.commit(step.layout, space);
+            Told::AddedOnce { id, published: false }
+        }
         Found::Nothing => {
-            has_position(step, held.and_then(|data| data.log.as_ref()))?;
-            if let Some(data) = held {
-                has_room(&data.once, step)?;
-            }
             step.plan.commit(step.layout, space);
             let data = space.data(generation);
             let id = append(step, data, event);
@@ -67,7 +73,6 @@ pub(super) fn add_once(
             Told::AddedOnce { id, published: true }
         }
     };
-    step.plan.commit(step.layout, space);
     settle(step, space.data(generation), instant, &told);
     Ok(told)
 }
