@@ -26,7 +26,7 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
             state: member.state.name(),
             incarnation: member.incarnation,
             acked,
-            lag: shared.lag(acked),
+            lag_entries: shared.behind(acked),
             counts_at,
             lag_bytes: behind.bytes,
             lag_ms: behind.ms,
@@ -66,7 +66,8 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
 /// How far compaction may go, and who or what keeps it from going on to the tail.
 fn compaction(shared: &Shared) -> (Option<Version>, Option<String>) {
     let (tail, floor) = (shared.history.tail(), shared.history.floor());
-    match compaction_bound(&shared.members, &shared.acked, tail, floor) {
+    let bound = compaction_bound(&shared.members, &shared.acked, tail, floor);
+    match bound.and_then(|most| shared.compaction_beside_resets(most)) {
         Ok(upto) => {
             let holder = lowest(&shared.members, &shared.acked).filter(|(_, at)| *at < tail);
             (Some(upto), holder.map(|(member, _)| member.identity.clone()))

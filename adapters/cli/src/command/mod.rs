@@ -1,11 +1,14 @@
 //! The commands, one file each.
 
+pub(crate) mod backup;
 pub(crate) mod compact;
 pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fence;
 pub(crate) mod get;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
@@ -17,3 +20,4 @@ pub(crate) mod reseed;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod verify;
+pub(crate) mod watch;

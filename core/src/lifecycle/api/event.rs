@@ -160,8 +160,8 @@ pub struct MemberStatus {
     pub incarnation: Option<Incarnation>,
     /// What it has durably acknowledged.
     pub acked: Version,
-    /// How far that is behind our tail.
-    pub lag: Lag,
+    /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
+    pub lag_entries: Option<u64>,
     /// Where compaction counts it; absent if it holds compaction up at nothing.
     pub counts_at: Option<Version>,
     /// Bytes of journal above that.
