@@ -129,7 +129,8 @@ fn acked(watermark: Version, later: bool) -> (Cluster, Peer, Vec<Message>) {
         let _ = peer.settled(&mut cluster);
     }
     peer.ack(&mut cluster, watermark);
-    let heard = peer.settled(&mut cluster);
+    let mut heard = peer.settled(&mut cluster);
+    heard.retain(|message| !matches!(message, Message::Blob(BlobMessage::Has { .. })));
     (cluster, peer, heard)
 }
 

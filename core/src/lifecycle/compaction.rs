@@ -126,9 +126,10 @@ impl Shared {
         self.advance_compaction();
     }
 
-    fn advance_compaction(&mut self) {
+    pub(super) fn advance_compaction(&mut self) {
         let Some(mut running) = self.compaction.take() else { return };
-        if running.result.is_some() {
+        // One replacement of `current` at a time.
+        if running.result.is_some() || self.committing.is_some() {
             self.compaction = Some(running);
             return;
         }
@@ -150,6 +151,7 @@ impl Shared {
                 current.floor_digest = result.floor_digest;
                 current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
                 opaque.checkpoint_records = result.records;
+                opaque.wanting = self.wanting();
                 running.result = Some(result);
                 self.compaction = Some(running);
                 self.save_current(Commit::Compaction, current, opaque);
@@ -171,7 +173,9 @@ impl Shared {
         let Some((current, opaque)) = self.committing.take() else {
             unreachable!("current was being replaced");
         };
-        (self.current, self.opaque) = (current, opaque);
+        // Numbers of checkpoints may have been taken meanwhile.
+        let next_checkpoint = self.current.next_checkpoint.max(current.next_checkpoint);
+        (self.current, self.opaque) = (Current { next_checkpoint, ..current }, opaque);
     }
 
     /// `current` names the new checkpoint.

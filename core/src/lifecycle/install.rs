@@ -74,6 +74,8 @@ pub(super) struct Install {
     pub(super) stats_out: u32,
     pub(super) unlooked: BTreeSet<BlobKey>,
     pub(super) missing: BTreeSet<BlobKey>,
+    /// Blobs that the peer which brings it does not have either: its records wait for them.
+    pub(super) absent: BTreeSet<BlobKey>,
 }
 
 impl Install {
@@ -98,6 +100,7 @@ impl Install {
             stats_out: 0,
             unlooked: BTreeSet::new(),
             missing: BTreeSet::new(),
+            absent: BTreeSet::new(),
         }
     }
 

@@ -210,7 +210,7 @@ impl Shared {
     /// Whether a write of a sidecar, of `current` or of a checkpoint is out.
     pub(super) fn saving(&self) -> bool {
         let peers = self.saves.members.is_some() || self.saves.acked || self.acked_dirty();
-        peers || self.saves.authority || self.compaction.is_some()
+        peers || self.saves.authority || self.compaction.is_some() || self.committing.is_some()
     }
 
     /// What holds compaction back, for an error that must name it.
@@ -230,12 +230,13 @@ impl Shared {
     /// Everything the journal made durable becomes visible, and part of the history.
     pub(super) fn publish(&mut self) {
         let Some(upto) = self.journal.durable() else { return };
-        let Self { views, history, .. } = self;
+        let Self { views, history, wanted, .. } = self;
         let mut canonical = Vec::new();
         views.publish(upto, &mut |lsn, key, entry| {
             canonical.clear();
             encode_parts(key, &entry.state, entry.version, &entry.authority, &mut canonical);
             history.push(lsn, entry.version, &entry.authority, &canonical);
+            wanted.settle(key, entry.version);
         });
     }
 }

@@ -12,6 +12,7 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
         identity: member.identity.clone(),
         state: member.state.name(),
         acked: shared.acked.get(&member.identity).map_or(Version::ZERO, |mark| mark.version),
+        complete: shared.acked.get(&member.identity).map_or(Version::ZERO, |mark| mark.complete),
     };
     let index = shared.journal.index();
     Status {
@@ -29,6 +30,8 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
         journal_bytes: index.bytes(),
         present: shared.views.present(),
         tombstones: shared.views.tombstones(),
+        complete: shared.complete(),
+        blobs_wanted: shared.wanted.len() as u64,
         members_configured: shared.members.configured(),
         members: shared.members.list().iter().map(member).collect(),
         links: links.iter().map(Session::status).collect(),

@@ -4,11 +4,15 @@
 use super::disk::Disk;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::{LinkId, LogId};
+use strandline_core::journal::command::{FileName, StorageCommand};
 use strandline_core::lifecycle::api::{
     Accepted, Change, Done, Event, Flow, LinkRole, Mutation, MutationError, RequestId,
 };
-use strandline_core::lifecycle::command::{BlobCommand, BlobPiece, Command, ReplicaCompletion, Stored};
+use strandline_core::lifecycle::command::{
+    BlobCommand, BlobPiece, Checked, Command, ListedBlob, RemovedBlobs, ReplicaCompletion, Stored,
+};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
@@ -44,7 +48,19 @@ impl Rng {
 #[derive(Debug, Default)]
 pub(crate) struct Blobs {
     pub(crate) stored: BTreeMap<BlobKey, Vec<u8>>,
-    parts: BTreeMap<BlobKey, Vec<u8>>,
+    pub(crate) parts: BTreeMap<BlobKey, Vec<u8>>,
+    /// Those that a collection must leave alone: they were stored just now.
+    pub(crate) touched: BTreeSet<BlobKey>,
+    /// How many reads were answered.
+    pub(crate) reads: u32,
+    /// How often pieces were thrown away.
+    pub(crate) abandoned: u32,
+}
+
+fn missing() -> StorageFault {
+    let detail = "expected an upload begun at offset 0, found none".into();
+    let (action, cause) = (StorageAction::Write, StorageCause::Missing);
+    StorageFault { action, file: "blob".into(), offset: None, cause, detail }
 }
 
 pub(crate) fn blob_key(bytes: &[u8]) -> BlobKey {
@@ -59,6 +75,7 @@ impl Blobs {
                 ticket.complete(Ok(lengths)).into()
             }
             BlobCommand::Read { ticket, key, offset, bytes_max } => {
+                self.reads += 1;
                 let piece = self.stored.get(&key).map(|bytes| {
                     let from = (offset as usize).min(bytes.len());
                     let bytes_out = bytes[from..].iter().copied().take(bytes_max as usize).collect();
@@ -69,11 +86,52 @@ impl Blobs {
             BlobCommand::Put { ticket, key, bytes } => ticket.complete(Ok(self.store(key, bytes))).into(),
             BlobCommand::Write { ticket, key, offset, bytes } => {
                 let part = self.parts.entry(key).or_default();
+                if (part.len() as u64) < offset {
+                    return ticket.complete(Err(missing())).into();
+                }
                 part.truncate(offset as usize);
                 part.extend_from_slice(&bytes);
                 ticket.complete(Ok(())).into()
             }
+            BlobCommand::Abandon { ticket, key } => {
+                self.parts.remove(&key);
+                self.abandoned += 1;
+                ticket.complete(Ok(())).into()
+            }
+            BlobCommand::List { ticket, after, count_max } => {
+                let later = self.stored.iter().filter(|(key, _)| after.is_none_or(|after| **key > after));
+                let listed = later.map(|(key, bytes)| ListedBlob {
+                    key: *key,
+                    bytes: bytes.len() as u64,
+                    untouched_ms: if self.touched.contains(key) { 0 } else { 1_000_000 },
+                });
+                ticket.complete(Ok(listed.take(count_max as usize).collect())).into()
+            }
+            BlobCommand::Remove { ticket, keys, untouched_ms } => {
+                let mut removed = RemovedBlobs::default();
+                for key in keys.iter().filter(|key| untouched_ms == 0 || !self.touched.contains(key)) {
+                    if let Some(bytes) = self.stored.remove(key) {
+                        removed.blobs += 1;
+                        removed.bytes += bytes.len() as u64;
+                    }
+                }
+                ticket.complete(Ok(removed)).into()
+            }
+            BlobCommand::Verify { ticket, key } => {
+                let checked = match self.stored.get(&key) {
+                    None => Checked::Missing,
+                    Some(bytes) if blob_key(bytes) == key => Checked::Sound { bytes: bytes.len() as u64 },
+                    Some(_) => Checked::Damaged,
+                };
+                if checked == Checked::Damaged {
+                    self.stored.remove(&key);
+                }
+                ticket.complete(Ok(checked)).into()
+            }
             BlobCommand::Commit { ticket, key, total } => {
+                if total > 0 && !self.parts.contains_key(&key) {
+                    return ticket.complete(Err(missing())).into();
+                }
                 let bytes = self.parts.remove(&key).unwrap_or_default();
                 let fits = bytes.len() as u64 == total;
                 let stored = if fits { self.store(key, bytes) } else { Stored::Mismatch };
@@ -108,6 +166,8 @@ pub(crate) struct NodeHost {
     pub(crate) commands: Vec<Command>,
     pub(crate) events: Vec<Event>,
     pub(crate) wires: Wires,
+    /// How many reads of segments were executed.
+    pub(crate) segment_reads: u32,
 }
 
 impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for NodeHost {
@@ -150,8 +210,17 @@ fn ordered(command: &Command) -> bool {
         Command::Storage(
             S::List { .. } | S::Read { .. } | S::Prepare { .. } | S::Replace { .. } | S::Remove { .. },
         ) => false,
-        Command::Blob(BlobCommand::Write { .. } | BlobCommand::Commit { .. }) => true,
-        Command::Blob(BlobCommand::Stat { .. } | BlobCommand::Read { .. } | BlobCommand::Put { .. }) => false,
+        Command::Blob(
+            BlobCommand::Write { .. } | BlobCommand::Commit { .. } | BlobCommand::Abandon { .. },
+        ) => true,
+        Command::Blob(
+            BlobCommand::Stat { .. }
+            | BlobCommand::Read { .. }
+            | BlobCommand::Put { .. }
+            | BlobCommand::List { .. }
+            | BlobCommand::Remove { .. }
+            | BlobCommand::Verify { .. },
+        ) => false,
     }
 }
 
@@ -173,7 +242,12 @@ impl NodeHost {
 
     fn execute_one(&mut self, command: Command) -> ReplicaCompletion {
         match command {
-            Command::Storage(command) => self.disk.execute(command).into(),
+            Command::Storage(command) => {
+                if let StorageCommand::Read { file: FileName::Segment(_), .. } = &command {
+                    self.segment_reads += 1;
+                }
+                self.disk.execute(command).into()
+            }
             Command::Blob(command) => self.blobs.execute(command),
         }
     }

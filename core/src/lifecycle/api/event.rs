@@ -108,6 +108,8 @@ pub struct MemberStatus {
     pub state: &'static str,
     /// What it has durably acknowledged.
     pub acked: Version,
+    /// Up to where it has the blobs as well.
+    pub complete: Version,
 }
 
 /// How a replica stands.
@@ -141,6 +143,10 @@ pub struct Status {
     pub present: u64,
     /// Tombstones kept.
     pub tombstones: u64,
+    /// Up to where every record that is the last of its key has its blob here.
+    pub complete: Version,
+    /// Records that wait for their blobs.
+    pub blobs_wanted: u64,
     /// Whether a membership was ever stored.
     pub members_configured: bool,
     /// The members.

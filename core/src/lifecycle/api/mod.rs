@@ -1,11 +1,13 @@
 //! What goes into a replica and what comes out of it.
 
+mod blobs;
 mod event;
 mod link;
 mod mutation;
 mod pair;
 mod request;
 
+pub use blobs::{BadBlob, Collect, Collected, NAMED_KEYS_MAX, Scrub, Scrubbed};
 pub use event::{Event, Flow, LinkStatus, MemberStatus, Status};
 pub use link::{CloseReason, LinkRefused, LinkRole, PeerFault, PeerFaultKind};
 pub use mutation::{Accepted, Change, Entry, Mutation, MutationError, Scan, ScanPage};

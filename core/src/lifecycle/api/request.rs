@@ -1,5 +1,6 @@
 //! Requests whose answers come later: members and compaction.
 
+use super::{Collected, Scrubbed};
 use crate::error::{Classified, Family, StorageFault};
 use crate::record::Version;
 use alloc::string::String;
@@ -26,6 +27,10 @@ pub enum Done {
     Members,
     /// The journal was compacted.
     Compacted(Compacted),
+    /// Blobs that nothing needs were collected.
+    Collected(Collected),
+    /// The blobs were looked at.
+    Scrubbed(Scrubbed),
     /// It could not be done; nothing changed.
     Refused(RequestError),
 }
