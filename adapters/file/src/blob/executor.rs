@@ -41,6 +41,7 @@ enum Store {
     Put { ticket: Ticket<blob_op::Put>, key: BlobKey, bytes: Vec<u8> },
     Write { ticket: Ticket<blob_op::Write>, key: BlobKey, offset: u64, bytes: Vec<u8> },
     Commit { ticket: Ticket<blob_op::Commit>, key: BlobKey, total: u64 },
+    Abandon { ticket: Ticket<blob_op::Abandon>, key: BlobKey },
 }
 
 impl BlobExecutor {
@@ -80,6 +81,20 @@ impl BlobExecutor {
                     .reads
                     .run(&self.complete, move |store| ticket.complete(store.read(key, offset, bytes_max)));
             }
+            BlobCommand::List { ticket, after, count_max } => {
+                return self
+                    .reads
+                    .run(&self.complete, move |store| ticket.complete(store.page(after, count_max)));
+            }
+            BlobCommand::Remove { ticket, keys, untouched_ms } => {
+                return self
+                    .reads
+                    .run(&self.complete, move |store| ticket.complete(store.remove(&keys, untouched_ms)));
+            }
+            BlobCommand::Verify { ticket, key } => {
+                return self.reads.run(&self.complete, move |store| ticket.complete(store.check(key)));
+            }
+            BlobCommand::Abandon { ticket, key } => (key, Store::Abandon { ticket, key }),
             BlobCommand::Put { ticket, key, bytes } => (key, Store::Put { ticket, key, bytes }),
             BlobCommand::Write { ticket, key, offset, bytes } => {
                 (key, Store::Write { ticket, key, offset, bytes })
@@ -149,6 +164,11 @@ impl<'a> Lane<'a> {
                 self.in_order(key);
                 let written = self.write(key, offset, &bytes);
                 self.answer(ticket.complete(written));
+            }
+            Store::Abandon { ticket, key } => {
+                self.in_order(key);
+                self.uploads.remove(&key);
+                self.answer(ticket.complete(Ok(())));
             }
             Store::Commit { ticket, key, total } => {
                 self.in_order(key);

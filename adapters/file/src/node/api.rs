@@ -5,7 +5,7 @@ use crate::StoreError;
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Accepted, Done, LinkRefused, MembersChange, MutationError, RequestError,
+    Accepted, Collect, Done, LinkRefused, MembersChange, MutationError, RequestError, Scrub,
 };
 use strandline_core::record::Version;
 
@@ -26,6 +26,10 @@ pub(crate) enum Request {
     Compact { upto: Option<Version> },
     /// Change who counts for compaction.
     Members(MembersChange),
+    /// Collect the blobs that nothing needs.
+    Collect(Collect),
+    /// Look for damage in the blobs that keys name.
+    Scrub(Scrub),
 }
 
 /// Why a node could not take a call; it did nothing.

@@ -13,7 +13,8 @@ use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Compacted, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
+    Collect, Collected, Compacted, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation,
+    MutationError, Scrub, Scrubbed,
 };
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::Version;
@@ -78,7 +79,9 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Compacted(compacted)) => Ok(compacted),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(Done::Members) => panic!("a compaction was answered as a change of members"),
+                Ok(other @ (Done::Members | Done::Collected(_) | Done::Scrubbed(_))) => {
+                    panic!("a compaction was answered as {other:?}")
+                }
                 Err(unavailable) => Err(unavailable.into()),
             });
         });
@@ -94,7 +97,43 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Members) => Ok(()),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(Done::Compacted(_)) => panic!("a change of members was answered as a compaction"),
+                Ok(other @ (Done::Compacted(_) | Done::Collected(_) | Done::Scrubbed(_))) => {
+                    panic!("a change of members was answered as {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// Collects the blobs that nothing needs, or says which they are. The store must belong to this
+    /// node alone. `reply` comes when it has ended.
+    pub fn collect(
+        &self,
+        collect: Collect,
+        reply: impl FnOnce(Result<Collected, RequestFailed>) + Send + 'static,
+    ) {
+        self.request(Request::Collect(collect), move |done| {
+            reply(match done {
+                Ok(Done::Collected(collected)) => Ok(collected),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Scrubbed(_))) => {
+                    panic!("a collection was answered as {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// Looks for damage in the blobs that keys name; what is damaged or missing is fetched from a peer
+    /// that has it. `reply` comes when all were looked at.
+    pub fn scrub(&self, scrub: Scrub, reply: impl FnOnce(Result<Scrubbed, RequestFailed>) + Send + 'static) {
+        self.request(Request::Scrub(scrub), move |done| {
+            reply(match done {
+                Ok(Done::Scrubbed(scrubbed)) => Ok(scrubbed),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Collected(_))) => {
+                    panic!("a scrub was answered as {other:?}")
+                }
                 Err(unavailable) => Err(unavailable.into()),
             });
         });
