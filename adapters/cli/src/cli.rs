@@ -35,6 +35,7 @@ enum Command {
     Status(command::status::Args),
     Verify(command::verify::Args),
     Compact(command::compact::Args),
+    Gc(command::gc::Args),
     Members(command::members::Args),
     Demo(command::demo::Args),
 }
@@ -68,6 +69,7 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Status(args) => command::status::run(&args, context),
         Command::Verify(args) => command::verify::run(&args, context),
         Command::Compact(args) => command::compact::run(&args, context),
+        Command::Gc(args) => command::gc::run(&args, context),
         Command::Members(args) => command::members::run(&args, context),
         Command::Demo(args) => command::demo::run(&args, context),
     }

@@ -1,5 +1,9 @@
 //! How a replica stands, as data: what `status --json` prints and the control protocol carries.
 
+mod blobs;
+
+pub(crate) use blobs::{CollectedReport, ScrubbedReport};
+
 use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
@@ -29,6 +33,10 @@ pub(crate) struct StatusReport {
     pub(crate) journal_bytes: u64,
     pub(crate) present: u64,
     pub(crate) tombstones: u64,
+    /// Up to where every key has its blob here.
+    pub(crate) complete: VersionText,
+    /// Keys whose blob is awaited from a peer.
+    pub(crate) blobs_wanted: u64,
     pub(crate) members_configured: bool,
     pub(crate) members: Vec<MemberReport>,
     pub(crate) links: Vec<LinkReport>,
@@ -46,6 +54,8 @@ pub(crate) struct MemberReport {
     pub(crate) identity: String,
     pub(crate) state: String,
     pub(crate) acked: VersionText,
+    /// Up to where it has the blobs as well.
+    pub(crate) complete: VersionText,
 }
 
 /// A link to a peer.
@@ -76,6 +86,8 @@ impl From<&Status> for StatusReport {
             journal_bytes: status.journal_bytes,
             present: status.present,
             tombstones: status.tombstones,
+            complete: VersionText(status.complete),
+            blobs_wanted: status.blobs_wanted,
             members_configured: status.members_configured,
             members: status.members.iter().map(MemberReport::from).collect(),
             links: status.links.iter().map(LinkReport::from).collect(),
@@ -92,6 +104,7 @@ impl From<&MemberStatus> for MemberReport {
             identity: member.identity.clone(),
             state: member.state.to_owned(),
             acked: VersionText(member.acked),
+            complete: VersionText(member.complete),
         }
     }
 }

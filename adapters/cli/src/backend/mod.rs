@@ -12,7 +12,9 @@ use crate::exit::Failure;
 use crate::report::StatusReport;
 use std::io::{self, Read};
 use std::path::Path;
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{
+    Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
+};
 use strandline_core::record::{BlobKey, Key, Version};
 
 /// A replica that commands work on. Every answer shows durable state only.
@@ -30,6 +32,13 @@ pub(crate) trait Backend {
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
     /// Changes who counts for compaction.
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+
+    /// Whether a key is present and its blob is not here yet.
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure>;
+    /// Removes the blobs that nothing needs, or says which they are.
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure>;
+    /// Reads every blob that a key names, and lets peers mend what is bad.
+    fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure>;
 
     /// Begins to store blobs that become durable together.
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure>;

@@ -3,12 +3,15 @@
 use super::LINE_BYTES_MAX;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
-use crate::report::{BlobText, CompactedReport, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{
+    BlobText, CollectedReport, CompactedReport, EntryReport, MembersText, MutationText, ScrubbedReport,
+    StatusReport,
+};
 use crate::text::{Bytes, KeyText, VersionText};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
-use strandline_core::lifecycle::api::{Scan, ScanPage};
+use strandline_core::lifecycle::api::{Collect, Scan, ScanPage, Scrub};
 
 /// What a command asks of the node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -29,6 +32,15 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
+    /// Whether a key is present and its blob is not here yet.
+    Pending {
+        #[serde(flatten)]
+        key: KeyText,
+    },
+    /// Collection of blobs that nothing needs.
+    Collect { dry_run: bool, untouched_ms: u64 },
+    /// A look at every blob, no faster than this.
+    Scrub { bytes_per_second: u64 },
     /// Whether a blob's bytes are those of its key.
     BlobVerify { blob: BlobText },
     /// How many blobs are stored.
@@ -85,6 +97,15 @@ pub(crate) enum Answer {
         compacted: CompactedReport,
     },
     Members,
+    Pending {
+        pending: bool,
+    },
+    Collected {
+        collected: CollectedReport,
+    },
+    Scrubbed {
+        scrubbed: ScrubbedReport,
+    },
     /// The group takes items.
     Group,
     Added {
@@ -178,6 +199,18 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
         Request::Members { change } => {
             backend.members(&change.into())?;
             Ok(Answer::Members)
+        }
+        Request::Pending { key } => {
+            let pending = backend.pending(&key.to_key().map_err(Failure::usage)?)?;
+            Ok(Answer::Pending { pending })
+        }
+        Request::Collect { dry_run, untouched_ms } => {
+            let collected = backend.collect(Collect { dry_run, untouched_ms })?;
+            Ok(Answer::Collected { collected: CollectedReport::new(dry_run, &collected) })
+        }
+        Request::Scrub { bytes_per_second } => {
+            let scrubbed = backend.scrub(Scrub { bytes_per_second: bytes_per_second.max(1) })?;
+            Ok(Answer::Scrubbed { scrubbed: ScrubbedReport::from(&scrubbed) })
         }
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),
