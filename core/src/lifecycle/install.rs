@@ -260,7 +260,9 @@ impl Session {
     /// all, and say so. It does not: a snapshot never drops local records.
     fn answer_offer_below_tail(&mut self, shared: &mut Shared, cut: Version) {
         if shared.history.contains(cut) || cut < shared.history.floor() {
-            return self.send_ack(shared, cut);
+            // As for a batch: a peer of the reference is answered with our tail.
+            let tail = shared.history.tail();
+            return self.send_ack(shared, if self.peer.history { cut } else { tail });
         }
         let verdict = Verdict::Diverged(Divergence {
             at: cut,

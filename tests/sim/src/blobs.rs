@@ -222,6 +222,11 @@ impl BlobStore {
         }
     }
 
+    /// Stores bytes durably.
+    pub fn store_bytes(&mut self, bytes: &[u8]) {
+        self.stored.insert(key_of(bytes), Arc::new(bytes.to_vec()));
+    }
+
     /// Stores a content durably, as a caller does before it names it.
     pub fn store(&mut self, content: &Content) {
         self.stored.insert(content.key, Arc::clone(&content.bytes));
