@@ -37,6 +37,7 @@ enum Command {
     Compact(command::compact::Args),
     Gc(command::gc::Args),
     Members(command::members::Args),
+    Migrate(command::migrate::Args),
     Demo(command::demo::Args),
 }
 
@@ -71,6 +72,7 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Compact(args) => command::compact::run(&args, context),
         Command::Gc(args) => command::gc::run(&args, context),
         Command::Members(args) => command::members::run(&args, context),
+        Command::Migrate(args) => command::migrate::run(&args, context),
         Command::Demo(args) => command::demo::run(&args, context),
     }
 }

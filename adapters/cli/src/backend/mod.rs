@@ -6,6 +6,7 @@ pub(crate) mod node;
 mod opened;
 pub(crate) mod remote;
 
+pub(crate) use node::{NodeBackend, create as create_node};
 pub(crate) use opened::{create, open};
 
 use crate::exit::Failure;

@@ -11,6 +11,7 @@ pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod members;
+pub(crate) mod migrate;
 pub(crate) mod put;
 pub(crate) mod scrub;
 pub(crate) mod serve;
