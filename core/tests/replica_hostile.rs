@@ -19,8 +19,8 @@ use strandline_core::verdict::Verdict;
 use strandline_core::wire::blob::BlobMessage;
 use strandline_core::wire::message::Message;
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet, SnapshotOffer, Stop,
-    StopVerdict,
+    BlobRange, BlobRangeGet, DigestAt, DigestGet, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet,
+    SnapshotOffer, Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -321,9 +321,16 @@ fn a_peer_that_was_ahead_is_compared_once_we_are_there() {
         other.send(&mut cluster, &batch(ZERO, records));
         let heard = peer.settled(&mut cluster);
         assert!(!heard.iter().any(|m| matches!(m, Message::Batch(_))), "nothing goes onto another history");
+        let asked = Message::Own(OwnMessage::DigestGet(DigestGet { version: at(1) }));
+        assert!(heard.contains(&asked), "it is searched where they part: {heard:?}");
+        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(1), digest: Some([9; 32]) }));
+        peer.settled(&mut cluster);
         let verdict = peer.status(&mut cluster).verdict;
-        let reason = PairReason::OtherHistory;
-        assert!(matches!(&verdict, Some(Verdict::Diverged(d)) if d.reason == reason), "{verdict:?}");
+        let expected = (PairReason::OtherHistory, at(1));
+        assert!(
+            matches!(&verdict, Some(Verdict::Diverged(d)) if (d.reason, d.at) == expected),
+            "{verdict:?}"
+        );
     }
 }
 
@@ -490,7 +497,12 @@ fn messages(rng: &mut Rng) -> Message {
             0 => Message::Own(OwnMessage::BlobAbsent { key }),
             1 => {
                 let (reason, detail) = ("unheard-of".into(), String::new());
-                Message::Own(OwnMessage::Stop(Stop { verdict: StopVerdict::Diverged, reason, detail }))
+                Message::Own(OwnMessage::Stop(Stop {
+                    verdict: StopVerdict::Diverged,
+                    reason,
+                    at: None,
+                    detail,
+                }))
             }
             _ => batch(version, Vec::new()),
         },

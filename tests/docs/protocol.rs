@@ -14,8 +14,8 @@ use strandline_core::wire::identity::PeerIdentity;
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, MessageType, decode_message, encode};
 use strandline_core::wire::own::{
-    Acknowledgement, BlobRange, BlobRangeGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet,
-    SnapshotOffer, Stop, StopVerdict,
+    Acknowledgement, BlobRange, BlobRangeGet, DigestAt, DigestGet, EpochMark, Mark, OwnMessage, Position,
+    SnapshotChunk, SnapshotGet, SnapshotOffer, Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -166,6 +166,10 @@ fn sample(kind: MessageType) -> Message {
                 authority: AuthorityId::from_text("a"),
             }],
         })),
+        MessageType::DigestGet => own(OwnMessage::DigestGet(DigestGet { version: Version::new(1, 7) })),
+        MessageType::Digest => {
+            own(OwnMessage::Digest(DigestAt { version: Version::new(1, 7), digest: Some([0x44; 32]) }))
+        }
         MessageType::SnapshotOffer => own(OwnMessage::SnapshotOffer(SnapshotOffer {
             cut: Version::new(1, 7),
             cut_digest: Some([0x44; 32]),
@@ -192,6 +196,7 @@ fn sample(kind: MessageType) -> Message {
         MessageType::Stop => own(OwnMessage::Stop(Stop {
             verdict: StopVerdict::Diverged,
             reason: PairReason::OtherHistory.to_string(),
+            at: Some(Version::new(1, 7)),
             detail: "other-history at 1.7: ours 4444444444444444, theirs 7777777777777777".into(),
         })),
         MessageType::OwnAck => own(OwnMessage::Ack(Acknowledgement {

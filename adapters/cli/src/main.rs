@@ -1,5 +1,6 @@
 //! The `strandline` program: one replica's directory, and the node that serves it.
 
+mod access;
 mod backend;
 mod cli;
 mod command;

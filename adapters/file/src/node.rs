@@ -5,11 +5,13 @@ mod handle;
 mod links;
 mod owner;
 mod reply;
+mod subscription;
 mod waiters;
 
 pub use api::{PutError, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
 pub use handle::NodeHandle;
 pub use links::LinkSink;
+pub use subscription::{NodeSubscription, SubscribeFailed};
 
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
 pub(crate) use owner::Clock;
@@ -156,7 +158,7 @@ impl Node {
             None => Recovery::open(clock.now(), seed, config.replica),
         };
         let (replica, report) = recover(recovery, &rx, &executor, &clock)?;
-        let handle = NodeHandle::new(tx.clone(), Waiting::new(config.calls_max), blobs);
+        let handle = NodeHandle::new(tx.clone(), Waiting::new(config.calls_max), blobs, path.into());
         let thread = std::thread::Builder::new()
             .name("strandline-owner".into())
             .spawn(move || {
@@ -185,7 +187,7 @@ impl std::fmt::Debug for Node {
     }
 }
 
-fn entropy() -> Result<Seed, StartError> {
+pub(crate) fn entropy() -> Result<Seed, StartError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(StartError::Entropy)?;
     Ok(Seed::new(bytes))

@@ -29,6 +29,7 @@ pub(super) struct Running {
 fn target(shared: &Shared, upto: Option<Version>) -> Result<(Version, Lsn), RequestError> {
     let (tail, floor) = (shared.history.tail(), shared.history.floor());
     let most = compaction_bound(&shared.members, &shared.acked, tail, floor)?;
+    let most = shared.compaction_beside_resets(most)?;
     let found = upto.unwrap_or(most);
     if found <= floor && upto.is_none() {
         return Err(RequestError::NoProgress { floor });

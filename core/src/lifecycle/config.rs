@@ -39,6 +39,17 @@ pub struct ReplicaConfig {
     pub plan_kept_bytes_max: u64,
     /// Most distinct keys that one round of compaction holds in memory.
     pub compaction_keys_max: u32,
+    /// Most open subscriptions.
+    pub subscriptions_max: u32,
+    /// Most reads for subscriptions that are under way at once.
+    pub subscription_reads_max: u32,
+    /// About how many bytes of changes one page holds, and one read for it; a longer batch is read
+    /// and handed out alone.
+    pub page_bytes_max: u32,
+    /// About how many bytes of the latest changes are kept in memory for subscriptions that keep up.
+    pub recent_bytes_max: u32,
+    /// How long a reset may hold the journal after its cut back from compaction, from its beginning.
+    pub reset_hold_ms: u64,
 }
 
 impl Default for ReplicaConfig {
@@ -60,6 +71,11 @@ impl Default for ReplicaConfig {
             plan_reads_max: 8,
             plan_kept_bytes_max: 8 << 20,
             compaction_keys_max: 262_144,
+            subscriptions_max: 256,
+            subscription_reads_max: 8,
+            page_bytes_max: 256 << 10,
+            recent_bytes_max: 4 << 20,
+            reset_hold_ms: 60_000,
         }
     }
 }
@@ -134,6 +150,8 @@ impl ReplicaConfig {
             ("blobs_wanted_max", u64::from(self.blobs_wanted_max)),
             ("plan_reads_max", u64::from(self.plan_reads_max)),
             ("compaction_keys_max", u64::from(self.compaction_keys_max)),
+            ("subscription_reads_max", u64::from(self.subscription_reads_max)),
+            ("page_bytes_max", u64::from(self.page_bytes_max)),
         ] {
             if value == 0 {
                 return Err(ConfigError::Zero { name });

@@ -199,6 +199,29 @@ impl History {
         (index < stretch.records).then(|| stretch.at(index).1)
     }
 
+    /// How many records lie above `low`, up to and including `high`.
+    #[must_use]
+    pub fn records_between(&self, low: Version, high: Version) -> u64 {
+        let upto = |stretch: &Stretch, version| stretch.first_above(version).unwrap_or(stretch.records);
+        self.stretches.iter().map(|s| upto(s, high).saturating_sub(upto(s, low))).sum()
+    }
+
+    /// The version of the `nth` record above `low`, the first being number 1; `None` if there are
+    /// fewer.
+    #[must_use]
+    pub fn nth_after(&self, low: Version, nth: u64) -> Option<Version> {
+        let mut left = nth.checked_sub(1)?;
+        for stretch in &self.stretches {
+            let Some(first) = stretch.first_above(low) else { continue };
+            let here = stretch.records - first;
+            if left < here {
+                return Some(stretch.at(first + left).1);
+            }
+            left -= here;
+        }
+        None
+    }
+
     /// Whether this is exactly the floor or exactly the version of a record above it.
     #[must_use]
     pub fn contains(&self, version: Version) -> bool {
@@ -308,6 +331,17 @@ mod tests {
         history.push(lsn(5003), Version::new(1, 6001), &authority(), b"after another kind of entry");
         history.push(lsn(5004), Version::new(2, 6002), &authority(), b"in another epoch");
         assert_eq!(history.stretches.len(), 4);
+    }
+
+    #[test]
+    fn records_are_counted_and_found_by_their_number() {
+        let mut history = filled(10);
+        history.push(lsn(12), Version::new(2, 1), &authority(), b"x");
+        let (low, high) = (Version::new(1, 4), Version::new(2, 1));
+        assert_eq!((history.records_between(low, high), history.records_between(high, high)), (7, 0));
+        assert_eq!(history.records_between(Version::ZERO, Version::new(1, 4)), 4);
+        let nth = |n| history.nth_after(low, n);
+        assert_eq!((nth(0), nth(1), nth(7), nth(8)), (None, Some(Version::new(1, 5)), Some(high), None));
     }
 
     #[test]

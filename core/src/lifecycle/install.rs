@@ -5,6 +5,7 @@ use super::api::{Divergence, Entry, PairReason, PeerFaultKind};
 use super::checkpoint::{CheckpointError, CheckpointHeader, CheckpointRule, CheckpointWriter};
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::command::BlobCommand;
+use super::digests::Answered;
 use super::session::Session;
 use super::shared::{InstallPurpose, Purpose, Shared};
 use super::views::Views;
@@ -260,9 +261,12 @@ impl Session {
     /// all, and say so. It does not: a snapshot never drops local records.
     fn answer_offer_below_tail(&mut self, shared: &mut Shared, cut: Version) {
         if shared.history.contains(cut) || cut < shared.history.floor() {
+            if self.peer.history {
+                return self.vouch(shared, cut, Answered::Snapshot);
+            }
             // As for a batch: a peer of the reference is answered with our tail.
             let tail = shared.history.tail();
-            return self.send_ack(shared, if self.peer.history { cut } else { tail });
+            return self.send_ack(shared, tail);
         }
         let verdict = Verdict::Diverged(Divergence {
             at: cut,
@@ -270,7 +274,7 @@ impl Session {
             theirs: alloc::format!("a snapshot at {cut}"),
             reason: PairReason::ForeignVersion,
         });
-        self.stop(shared, verdict);
+        self.part(shared, verdict);
     }
 
     /// Asks for the next pieces of the snapshot that comes over this link.

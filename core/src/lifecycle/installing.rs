@@ -5,6 +5,7 @@ use super::api::{CloseReason, Event, PeerFaultKind};
 use super::checkpoint_read::{CheckpointLimits, CheckpointReader};
 use super::install::{Install, Stage};
 use super::shared::{Commit, InstallPurpose, Purpose, Shared};
+use super::subscribe::Recent;
 use crate::error::StorageFault;
 use crate::id::LinkId;
 use crate::journal::command::{FileName, SegmentNumber, StorageCommand};
@@ -186,6 +187,8 @@ impl Shared {
             epochs.last().filter(|mark| mark.epoch == cut.epoch).map(|mark| mark.authority.clone());
         self.history.reset(cut, digest, &epochs);
         self.submitted = cut;
+        self.recent = Recent::new(cut);
+        self.wake_subscriptions();
         self.drop_segments();
         self.out.event(Event::Installed { cut, records: install.records });
     }

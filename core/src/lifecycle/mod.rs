@@ -1,9 +1,11 @@
 //! Protocol A: replicas of a versioned key space.
 
 pub mod acked;
+mod ages;
 pub mod api;
 pub mod apply;
 pub mod authority;
+pub mod backup;
 mod blob_work;
 mod blobs;
 mod bound;
@@ -18,6 +20,7 @@ mod compact_prefix;
 mod compaction;
 pub mod config;
 pub mod delivery;
+mod digests;
 pub mod entry;
 mod fetch;
 pub mod history;
@@ -30,6 +33,7 @@ pub mod membership;
 mod opaque;
 mod outbox;
 mod partials;
+mod parting;
 mod pushing;
 mod receive;
 pub mod recovery;
@@ -40,8 +44,10 @@ mod shared;
 mod sharing;
 mod sidecars;
 mod source;
+pub mod standing;
 mod status;
 mod submit;
+mod subscribe;
 pub mod views;
 mod waiting;
 mod wanted;

@@ -4,6 +4,7 @@
 use super::api::{CloseReason, MutationError, PairVerdict, PeerFaultKind};
 use super::command::BlobCommand;
 use super::delivery::{Delivery, delivery};
+use super::digests::Answered;
 use super::session::Session;
 use super::shared::{LinkPurpose, Shared};
 use crate::error::StorageFault;
@@ -38,6 +39,8 @@ pub(super) struct Held {
     pub(super) missing: BTreeSet<BlobKey>,
     /// Its blobs that the peer does not have either.
     pub(super) absent: BTreeSet<BlobKey>,
+    /// Whether another link brought its beginning.
+    pub(super) by: By,
     /// Since when its blobs are waited for.
     pub(super) since: Instant,
     /// The verdict before it was said that its blobs do not come.
@@ -61,6 +64,18 @@ pub(super) struct Applying {
     upto: Lsn,
     /// What to acknowledge then.
     to: Version,
+    /// How these records came to be here.
+    by: By,
+}
+
+/// How the records that a batch brought came to be in our log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum By {
+    /// This batch was appended.
+    This,
+    /// They were there, or another link brought them, or some of them: only the digest says that they
+    /// are the same.
+    Another,
 }
 
 /// What came over a link and is not acknowledged, beside the batch that is held.
@@ -70,15 +85,17 @@ pub(super) struct Arrivals {
     queued: VecDeque<Batch>,
     /// In the order of the journal.
     applying: VecDeque<Applying>,
+    /// Acknowledgements that wait for the digest that must come first.
+    pub(super) vouching: u32,
 }
 
 impl Arrivals {
     fn open(&self) -> usize {
-        self.queued.len() + self.applying.len()
+        self.queued.len() + self.applying.len() + self.vouching as usize
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queued.is_empty() && self.applying.is_empty()
+        self.open() == 0
     }
 
     /// The blobs that batches whose turn has not come name.
@@ -125,7 +142,7 @@ impl Session {
 
     /// Goes on with the batches that came as far as it can; harmless at any time.
     pub(super) fn advance_batch(&mut self, shared: &mut Shared) {
-        while !self.down && !self.judging() && !shared.installing() {
+        while !self.down && !self.judging() && !self.comparing() && !shared.installing() {
             if matches!(self.receive, Receive::Idle) {
                 let Some(batch) = self.arrivals.queued.pop_front() else { return };
                 self.receive = Receive::Held(Held {
@@ -133,6 +150,7 @@ impl Session {
                     blobs: Looked::No,
                     missing: BTreeSet::new(),
                     absent: BTreeSet::new(),
+                    by: By::This,
                     since: shared.now.mono,
                     before: None,
                 });
@@ -145,11 +163,11 @@ impl Session {
     }
 
     fn advance_held(&mut self, shared: &mut Shared) {
-        let Receive::Held(Held { batch, blobs, missing, absent, .. }) = &mut self.receive else { return };
+        let Receive::Held(Held { batch, blobs, missing, absent, by, .. }) = &mut self.receive else { return };
         if let Some(at) = contradiction(shared, &batch.records) {
             let verdict =
                 super::judging::diverged(super::api::PairReason::OtherHistory, at, shared.submitted);
-            return self.stop(shared, verdict);
+            return self.part(shared, verdict);
         }
         match delivery(shared.submitted, batch.from, batch.to) {
             Delivery::Duplicate => {
@@ -162,10 +180,11 @@ impl Session {
                 if !batch.records.iter().any(|record| record.version == ours) {
                     let verdict =
                         super::judging::diverged(super::api::PairReason::OtherHistory, batch.to, ours);
-                    return self.stop(shared, verdict);
+                    return self.part(shared, verdict);
                 }
                 batch.records.retain(|record| record.version > ours);
                 batch.from = ours;
+                *by = By::Another;
                 *blobs = Looked::No;
                 missing.clear();
                 absent.clear();
@@ -252,10 +271,10 @@ impl Session {
         let to = held.batch.to;
         match shared.submit_records(&held.batch.records, &held.absent) {
             Ok(upto) => {
-                let before = held.before.take();
+                let (before, by) = (held.before.take(), held.by);
                 self.acked = self.acked.max(to);
                 self.receive = Receive::Idle;
-                self.arrivals.applying.push_back(Applying { upto, to });
+                self.arrivals.applying.push_back(Applying { upto, to, by });
                 if let Some(verdict) = before.flatten() {
                     self.give_verdict(shared, verdict);
                 }
@@ -288,9 +307,9 @@ impl Session {
         self.receive = Receive::Idle;
         match shared.journal.submitted_next_lsn().before() {
             Some(upto) if shared.journal.durable() < Some(upto) => {
-                self.arrivals.applying.push_back(Applying { upto, to });
+                self.arrivals.applying.push_back(Applying { upto, to, by: By::Another });
             }
-            Some(_) | None => self.send_ack(shared, to),
+            Some(_) | None => self.vouch(shared, to, Answered::Batch),
         }
     }
 
@@ -314,22 +333,38 @@ impl Session {
         }
     }
 
-    /// The durable prefix grew.
-    pub(super) fn on_durable(&mut self, shared: &mut Shared) {
-        let mut durable = None;
-        while let Some(applying) = self.arrivals.applying.front()
+    /// Acknowledges what became durable of what came over this link: one word for all of it. While a
+    /// digest that must come first is being computed, what became durable after it waits.
+    pub(super) fn acknowledge_durable(&mut self, shared: &mut Shared) {
+        let mut durable: Option<(Version, By)> = None;
+        while self.arrivals.vouching == 0
+            && let Some(applying) = self.arrivals.applying.front()
             && shared.journal.durable() >= Some(applying.upto)
         {
-            durable = Some(applying.to);
+            let by = match (durable, applying.by) {
+                (Some((_, By::Another)), By::This | By::Another) => By::Another,
+                (None | Some((_, By::This)), by) => by,
+            };
+            durable = Some((applying.to, by));
             self.arrivals.applying.pop_front();
         }
-        if let Some(to) = durable {
-            if self.peer.history {
-                // Only durable records may be sent, so the peer has what it sent us.
-                self.acknowledged(shared, to);
+        match durable {
+            None => {}
+            Some((to, By::This)) => {
+                if self.peer.history {
+                    // Only durable records may be sent, so the peer has what it sent us.
+                    self.evidence.agree(to);
+                    self.acknowledged(shared, to);
+                }
+                self.send_ack(shared, to);
             }
-            self.send_ack(shared, to);
+            Some((to, By::Another)) => self.vouch(shared, to, Answered::Batch),
         }
+    }
+
+    /// The durable prefix grew.
+    pub(super) fn on_durable(&mut self, shared: &mut Shared) {
+        self.acknowledge_durable(shared);
         self.tell_complete(shared);
         self.retry_offered(shared);
         self.advance_batch(shared);

@@ -1,8 +1,9 @@
 //! The root of protocol A: a replica of one log. It routes; its parts decide.
 
 use super::api::{
-    Accepted, CloseReason, Collect, Done, Entry, Event, Flow, LinkRefused, LinkRole, MembersChange, Mutation,
-    MutationError, RequestError, RequestId, Scan, ScanPage, Scrub, Status,
+    Accepted, CloseReason, Collect, Cursor, CursorVerdict, Done, Entry, Event, Flow, LinkRefused, LinkRole,
+    MembersChange, Mutation, MutationError, RequestError, RequestId, Scan, ScanPage, Scrub, Status,
+    SubscribeRefused, SubscriptionId,
 };
 use super::blob_work::BlobPurpose;
 use super::command::{BlobOutcome, Command, Outcome, ReplicaCompletion};
@@ -173,6 +174,46 @@ impl Replica {
         request
     }
 
+    /// Subscribes to the changes after `cursor`, and says what can be vouched for. Unless that is
+    /// `Complete`, pages come only after [`Replica::handle_reset`].
+    ///
+    /// # Errors
+    /// See [`SubscribeRefused`].
+    pub fn handle_subscribe(
+        &mut self,
+        now: Now,
+        cursor: Cursor,
+    ) -> Result<(SubscriptionId, CursorVerdict), SubscribeRefused> {
+        self.advance(now);
+        self.shared.subscribe(cursor)
+    }
+
+    /// Asks for the next page of a subscription: [`Event::Page`] brings it as soon as there is one.
+    /// A subscription gets one page for each time it asks, so it bounds itself what gathers for it.
+    /// Asking again before the page came adds nothing; one that is gone is not answered.
+    pub fn handle_page_wanted(&mut self, now: Now, subscription: SubscriptionId) {
+        self.advance(now);
+        self.shared.ask_page(subscription);
+        self.settle();
+    }
+
+    /// Lets a subscription begin anew with the state of the key space: the pages that it asks for are
+    /// from then on `ResetBegin`, the state, `ResetEnd` and every change after the cut. A page made
+    /// before may still come first. While it is read, and for `reset_hold_ms` at most, no compaction
+    /// takes the changes after the cut.
+    pub fn handle_reset(&mut self, now: Now, subscription: SubscriptionId) {
+        self.advance(now);
+        self.shared.ask_reset(subscription);
+        self.settle();
+    }
+
+    /// Ends a subscription; no page comes after those that were made already. Idempotent.
+    pub fn handle_unsubscribe(&mut self, now: Now, subscription: SubscriptionId) {
+        self.advance(now);
+        self.shared.unsubscribe(subscription);
+        self.settle();
+    }
+
     /// Takes no more mutations or links, makes everything durable, seals, then says
     /// [`Event::Closed`].
     pub fn handle_close(&mut self, now: Now) {
@@ -181,6 +222,7 @@ impl Replica {
         for link in self.links.ids() {
             self.close_link(link, CloseReason::Closing);
         }
+        self.shared.end_subscriptions();
         self.shared.save_acked();
         self.settle();
     }
@@ -202,6 +244,17 @@ impl Replica {
     #[must_use]
     pub fn scan(&self, scan: &Scan) -> ScanPage {
         self.shared.views.scan(scan, self.shared.history.tail())
+    }
+
+    /// What can be vouched for to who has everything up to `cursor`.
+    pub fn judge(&self, cursor: Cursor) -> CursorVerdict {
+        self.shared.judge_cursor(cursor)
+    }
+
+    /// The cursor of who has everything that is durable now.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.shared.current.log, self.shared.history.tail())
     }
 
     /// How the replica stands.
@@ -239,6 +292,10 @@ impl Replica {
     #[must_use]
     pub const fn record_limits(&self) -> &RecordLimits {
         &self.shared.config.record
+    }
+
+    pub(super) const fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     fn advance(&mut self, now: Now) {
@@ -285,6 +342,7 @@ impl Replica {
             self.close_link(link, reason);
         }
         self.collect();
+        self.shared.serve_subscriptions();
         self.shared.submit();
         self.shared.reserve();
         let now = self.shared.now.mono;
@@ -487,6 +545,9 @@ impl Replica {
             ReadFor::SnapshotFrame(link) => {
                 self.with(link, |s, shared| s.on_snapshot_frame_read(shared, result));
             }
+            ReadFor::Subscription(id, turn, read) => {
+                self.shared.on_subscription_read(id, turn, read, result);
+            }
         }
     }
 
@@ -522,6 +583,7 @@ impl Replica {
                 self.shared.advance_compaction();
             }
         }
+        self.shared.wake_subscriptions();
         self.shared.remove_unused();
         // The journal has room, or a state from which what waited can go on.
         self.each(Session::retry);
@@ -535,6 +597,7 @@ impl Replica {
         }
         self.shared.halt(&fault);
         self.shared.out.event(Event::Halted { fault });
+        self.shared.end_subscriptions();
         for link in self.links.ids() {
             self.close_link(link, CloseReason::Closing);
         }
@@ -547,8 +610,10 @@ impl Replica {
         if !self.links.iter().any(Session::is_behind) {
             self.shared.sharing.forget_kept();
         }
+        self.shared.expire_resets();
         self.each(|session, shared| {
             session.expire_snapshot(shared);
+            session.expire_search(shared);
             session.look_at_waiting(shared);
             if !session.peer.history {
                 return;

@@ -7,11 +7,12 @@ use super::api::{
     CloseReason, Event, Flow, LinkRole, LinkStatus, PairVerdict, PeerFault, PeerFaultKind, Verified,
 };
 use super::config::ReplicaConfig;
+use super::digests::Digests;
 use super::fetch::Fetch;
 use super::install::Offered;
 use super::judge::Standing;
-use super::judging::Digesting;
 use super::outbox::{Outbox, Pieces};
+use super::parting::Evidence;
 use super::receive::{Arrivals, Receive};
 use super::shared::Shared;
 use super::source::Source;
@@ -91,7 +92,8 @@ pub(super) struct Session {
     /// What the peer has, as far as this link knows.
     pub(super) acked: Version,
     pub(super) verdict: Option<PairVerdict>,
-    pub(super) digesting: Option<Digesting>,
+    pub(super) digests: Digests,
+    pub(super) evidence: Evidence,
     /// Where the peer said it stands, above our tail: it has all we have, and what it has above that is
     /// compared once we have it, too.
     pub(super) ahead: Option<Standing>,
@@ -131,6 +133,8 @@ pub(super) struct Session {
     pub(super) synced: Option<Version>,
     /// A snapshot of the peer's that was not answered yet.
     pub(super) offered: Option<Offered>,
+    /// One side told the other why repair stopped; what comes after that is not told again.
+    stop_said: bool,
 }
 
 impl Session {
@@ -144,7 +148,8 @@ impl Session {
             outbox: Outbox::default(),
             acked: Version::ZERO,
             verdict: None,
-            digesting: None,
+            digests: Digests::default(),
+            evidence: Evidence::default(),
             ahead: None,
             source: Source::Waiting,
             flight: VecDeque::new(),
@@ -168,6 +173,7 @@ impl Session {
             heard: shared.now.mono,
             synced: None,
             offered: None,
+            stop_said: false,
         }
     }
 
@@ -294,6 +300,8 @@ impl Session {
     fn own_message(&mut self, shared: &mut Shared, message: OwnMessage) {
         match message {
             OwnMessage::Position(position) => self.on_position(shared, &position),
+            OwnMessage::DigestGet(get) => self.on_digest_get(shared, get),
+            OwnMessage::Digest(at) => self.on_digest(shared, at),
             OwnMessage::SnapshotOffer(offer) => self.on_offer(shared, offer),
             OwnMessage::SnapshotGet(get) => self.on_snapshot_get(shared, get),
             OwnMessage::SnapshotChunk(chunk) => self.on_chunk(shared, chunk),
@@ -343,7 +351,7 @@ impl Session {
     ) {
         let fault = PeerFault { what, expected: expected.into(), found: found.into() };
         if self.peer.history {
-            self.send_stop(shared, StopVerdict::Fault, what.to_string(), &fault.to_string());
+            self.send_stop(shared, StopVerdict::Fault, what.to_string(), None, &fault.to_string());
         }
         self.close(shared, CloseReason::Fault(fault));
     }
@@ -378,18 +386,22 @@ impl Session {
     /// Stops repair with a verdict that a person must answer. The link stays, so that both sides
     /// show why, and so that nothing is tried again and again.
     pub(super) fn stop(&mut self, shared: &mut Shared, verdict: PairVerdict) {
-        if self.peer.history && !self.is_stopped() {
-            let (kind, reason, detail) = match &verdict {
+        if self.peer.history && !self.stop_said {
+            self.stop_said = true;
+            let (kind, reason, at, detail) = match &verdict {
                 Verdict::Gap { from, to, reason } => {
-                    (StopVerdict::Gap, reason.to_string(), alloc::format!("from {from} to {to}"))
+                    (StopVerdict::Gap, reason.to_string(), None, alloc::format!("from {from} to {to}"))
                 }
-                Verdict::Unknown { reason } => (StopVerdict::Unknown, reason.to_string(), String::new()),
+                Verdict::Unknown { reason } => {
+                    (StopVerdict::Unknown, reason.to_string(), None, String::new())
+                }
                 Verdict::Diverged(evidence) => {
-                    (StopVerdict::Diverged, evidence.reason.to_string(), evidence.to_string())
+                    let (reason, detail) = (evidence.reason.to_string(), evidence.to_string());
+                    (StopVerdict::Diverged, reason, Some(evidence.at), detail)
                 }
                 Verdict::Complete { .. } => unreachable!("nothing stops at a complete verdict"),
             };
-            self.send_stop(shared, kind, reason, &detail);
+            self.send_stop(shared, kind, reason, at, &detail);
         }
         self.halt_repair(shared);
         self.give_verdict(shared, verdict);
@@ -401,7 +413,8 @@ impl Session {
         self.source = Source::Stopped;
         self.receive = Receive::Stopped;
         self.arrivals = Arrivals::default();
-        self.digesting = None;
+        self.digests.stop_repair();
+        self.drop_search();
         self.drop_receiving(shared);
     }
 
@@ -435,7 +448,7 @@ impl Session {
 
     /// Takes the link down if the peer sends `what` before it said where it stands.
     pub(super) fn too_early(&mut self, shared: &mut Shared, what: &str) -> bool {
-        let early = self.judging() && self.digesting.is_none();
+        let early = self.judging() && !self.digests.judges();
         if early {
             self.fault(shared, PeerFaultKind::Sequence, "a standing before anything else", what);
         }
@@ -446,13 +459,24 @@ impl Session {
         matches!(self.source, Source::Stopped)
     }
 
-    fn send_stop(&mut self, shared: &mut Shared, verdict: StopVerdict, reason: String, detail: &str) {
-        self.send_own(shared, OwnMessage::Stop(Stop { verdict, reason, detail: bounded(detail) }));
+    fn send_stop(
+        &mut self,
+        shared: &mut Shared,
+        verdict: StopVerdict,
+        reason: String,
+        at: Option<Version>,
+        detail: &str,
+    ) {
+        self.send_own(shared, OwnMessage::Stop(Stop { verdict, reason, at, detail: bounded(detail) }));
     }
 
     fn on_stop(&mut self, shared: &mut Shared, stop: &Stop) {
+        // Both sides may find out at once: then each keeps what it found.
+        if core::mem::replace(&mut self.stop_said, true) {
+            return;
+        }
         let evidence = |reason| super::api::Divergence {
-            at: self.acked,
+            at: stop.at.unwrap_or(self.acked),
             ours: alloc::format!("{}", shared.history.tail()),
             theirs: alloc::format!("the peer says: {}", bounded(&stop.detail)),
             reason,
@@ -517,7 +541,7 @@ impl Session {
         }
     }
 
-    pub(super) fn status(&self) -> LinkStatus {
+    pub(super) fn status(&self, shared: &Shared) -> LinkStatus {
         LinkStatus {
             link: self.link,
             identity: self.peer.identity.clone(),
@@ -525,6 +549,7 @@ impl Session {
             role: self.role,
             state: self.state(),
             acked: self.acked,
+            lag: shared.lag(self.acked),
             verdict: self.verdict.clone(),
         }
     }

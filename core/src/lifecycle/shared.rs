@@ -1,7 +1,8 @@
 //! What all parts of a replica share: its configuration, its state and its output queues.
 
 use super::acked::Acked;
-use super::api::{Event, MutationError, RequestId};
+use super::ages::Ages;
+use super::api::{Event, MutationError, RequestId, SubscriptionId};
 use super::authority::Authority;
 use super::blob_work::BlobPurpose;
 use super::collect::Collection;
@@ -19,6 +20,7 @@ use super::partials::Partials;
 use super::scrub::Scrubbing;
 use super::sharing::Sharing;
 use super::sidecars::Saves;
+use super::subscribe::{Recent, SubscriptionRead, Subscriptions};
 use super::views::Views;
 use super::wanted::Wanted;
 use crate::error::StorageFault;
@@ -87,6 +89,8 @@ pub(super) enum ReadFor {
     SnapshotPiece(LinkId, u64, u64),
     /// A whole checkpoint for a peer that takes snapshots in one frame.
     SnapshotFrame(LinkId),
+    /// What a subscription asked for, and its turn.
+    Subscription(SubscriptionId, u64, SubscriptionRead),
 }
 
 /// What a blob command of one link is for.
@@ -178,6 +182,11 @@ pub(super) struct Shared {
     /// Links that had no room for what they have to send.
     pub(super) blocked: BTreeSet<LinkId>,
     pub(super) saves: Saves,
+    /// The latest durable changes, for subscriptions.
+    pub(super) recent: Recent,
+    /// When the tail moved.
+    pub(super) ages: Ages,
+    pub(super) subscriptions: Subscriptions,
     pub(super) next_request: u64,
     pub(super) closing: bool,
     pub(super) halted: Option<StorageFault>,
@@ -240,6 +249,9 @@ impl Shared {
             freed: false,
             blocked: BTreeSet::new(),
             saves: Saves::default(),
+            recent: Recent::new(submitted),
+            ages: Ages::default(),
+            subscriptions: Subscriptions::default(),
             next_request: 0,
             closing: false,
             halted: None,

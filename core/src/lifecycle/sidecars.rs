@@ -1,7 +1,7 @@
 //! The sidecars beside `current`: the authority's reservation, the members, and the book of
 //! acknowledgements. Each has one write out at a time; what changes meanwhile goes with the next.
 
-use super::api::{Done, Event, MembersChange, RequestError, RequestId};
+use super::api::{Done, Entry, Event, MembersChange, RequestError, RequestId};
 use super::authority::Authority;
 use super::membership::{MemberInput, Members, compaction_bound};
 use super::shared::{Purpose, Shared};
@@ -10,8 +10,8 @@ use crate::id::Incarnation;
 use crate::id::Lsn;
 use crate::journal::command::{FileName, StorageCommand};
 use crate::journal::sidecar::Envelope;
-use crate::record::Version;
 use crate::record::canonical::encode_parts;
+use crate::record::{Record, Version};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -213,13 +213,17 @@ impl Shared {
         peers || self.saves.authority || self.compaction.is_some() || self.committing.is_some()
     }
 
+    /// What holds compaction back, if anything does.
+    pub(super) fn compaction_blocked(&self) -> Option<RequestError> {
+        let (tail, floor) = (self.history.tail(), self.history.floor());
+        let bound = compaction_bound(&self.members, &self.acked, tail, floor);
+        bound.and_then(|most| self.compaction_beside_resets(most)).err()
+    }
+
     /// What holds compaction back, for an error that must name it.
     pub(super) fn compaction_blocker(&self) -> alloc::string::String {
-        let (tail, floor) = (self.history.tail(), self.history.floor());
-        match compaction_bound(&self.members, &self.acked, tail, floor) {
-            Ok(_) => "nothing: compact to make room".to_string(),
-            Err(error) => error.to_string(),
-        }
+        let blocked = self.compaction_blocked();
+        blocked.map_or_else(|| "nothing: compact to make room".to_string(), |error| error.to_string())
     }
 
     /// The submitted version of a key; zero for none.
@@ -230,13 +234,18 @@ impl Shared {
     /// Everything the journal made durable becomes visible, and part of the history.
     pub(super) fn publish(&mut self) {
         let Some(upto) = self.journal.durable() else { return };
-        let Self { views, history, wanted, .. } = self;
+        let Self { views, history, wanted, recent, .. } = self;
+        let recent_bytes_max = u64::from(self.config.recent_bytes_max);
         let mut canonical = Vec::new();
         views.publish(upto, &mut |lsn, key, entry| {
             canonical.clear();
             encode_parts(key, &entry.state, entry.version, &entry.authority, &mut canonical);
             history.push(lsn, entry.version, &entry.authority, &canonical);
             wanted.settle(key, entry.version);
+            let Entry { state, version, authority } = entry.clone();
+            recent.push(Record { key: key.clone(), state, version, authority }, recent_bytes_max);
         });
+        self.ages.push(self.now.mono, self.history.tail());
+        self.wake_subscriptions();
     }
 }

@@ -87,7 +87,11 @@ impl Session {
             return self.report_synced(shared, tail);
         }
         let from = self.flight.back().map_or(self.acked, |sent| self.acked.max(*sent));
-        if shared.halted.is_some() || from >= tail || !self.has_room(shared) {
+        if shared.halted.is_some() || from >= tail || !self.has_room(shared) || self.comparing() {
+            return;
+        }
+        if self.evidence.rests(shared.now.mono) {
+            shared.blocked.insert(self.link);
             return;
         }
         if shared.too_late_to_count(&self.peer.identity, self.acked.max(floor)) {
@@ -232,7 +236,10 @@ impl Session {
     /// Sends a batch that ends at `to`, or a snapshot, and goes on if more may be out.
     pub(super) fn send_frame(&mut self, shared: &mut Shared, payload: &[u8], to: Option<Version>) {
         self.send_payload(shared, payload);
-        self.flight.extend(to);
+        if let Some(to) = to {
+            self.evidence.sends(to);
+            self.flight.push_back(to);
+        }
         let more = to.is_some() && self.flight.len() < self.peer.batches_open_max();
         self.source = if more { Source::Idle } else { Source::Sent };
         self.pump_source(shared);
@@ -244,6 +251,7 @@ impl Session {
         };
         let cut = shared.history.floor();
         shared.member_input(&self.peer.identity, MemberInput::Reads { cut });
+        self.evidence.sends(cut);
         if !self.peer.chunks {
             return self.begin_snapshot_frame(shared, checkpoint);
         }

@@ -54,6 +54,10 @@ pub enum MessageType {
     BlobAck,
     /// [`OwnMessage::Position`]
     Position,
+    /// [`OwnMessage::DigestGet`]
+    DigestGet,
+    /// [`OwnMessage::Digest`]
+    Digest,
     /// [`OwnMessage::SnapshotOffer`]
     SnapshotOffer,
     /// [`OwnMessage::SnapshotGet`]
@@ -74,7 +78,7 @@ pub enum MessageType {
 
 impl MessageType {
     /// Every type.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Record,
         Self::Batch,
         Self::Snapshot,
@@ -85,6 +89,8 @@ impl MessageType {
         Self::BlobGet,
         Self::BlobAck,
         Self::Position,
+        Self::DigestGet,
+        Self::Digest,
         Self::SnapshotOffer,
         Self::SnapshotGet,
         Self::SnapshotChunk,
@@ -109,6 +115,8 @@ impl MessageType {
             Self::BlobGet => "blob.get",
             Self::BlobAck => "blob.ack",
             Self::Position => "strandline.position",
+            Self::DigestGet => "strandline.digest.get",
+            Self::Digest => "strandline.digest",
             Self::SnapshotOffer => "strandline.snapshot.offer",
             Self::SnapshotGet => "strandline.snapshot.get",
             Self::SnapshotChunk => "strandline.snapshot.chunk",
@@ -134,7 +142,9 @@ impl MessageType {
                 Some((Capability::Lifecycle, "lifecycle.v1"))
             }
             Self::BlobPut | Self::BlobHas | Self::BlobMissing | Self::BlobGet | Self::BlobAck => None,
-            Self::Position | Self::Stop => Some((Capability::History, "strandline.history.v1")),
+            Self::Position | Self::DigestGet | Self::Digest | Self::Stop => {
+                Some((Capability::History, "strandline.history.v1"))
+            }
             Self::SnapshotOffer | Self::SnapshotGet | Self::SnapshotChunk => {
                 Some((Capability::SnapshotChunks, "strandline.snapshot-chunks.v1"))
             }
@@ -210,6 +220,8 @@ pub fn decode_message(
         MessageType::BlobGet => blob(BlobType::Get, payload, limits),
         MessageType::BlobAck => blob(BlobType::Ack, payload, limits),
         MessageType::Position
+        | MessageType::DigestGet
+        | MessageType::Digest
         | MessageType::SnapshotOffer
         | MessageType::SnapshotGet
         | MessageType::SnapshotChunk
@@ -246,6 +258,8 @@ pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Messag
             | MessageType::BlobGet
             | MessageType::BlobAck
             | MessageType::Position
+            | MessageType::DigestGet
+            | MessageType::Digest
             | MessageType::SnapshotOffer
             | MessageType::SnapshotGet
             | MessageType::SnapshotChunk

@@ -1,6 +1,7 @@
 //! A replica in memory, for tests of what commands and the control protocol do with one.
 
 use super::{AddError, Backend, Group};
+use crate::access::ReloadReport;
 use crate::exit::Failure;
 use crate::report::{MemberReport, StatusReport};
 use crate::text::{Bytes, VersionText};
@@ -178,6 +179,10 @@ impl Backend for Fake {
             }
         }
         Ok(found)
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        Ok(ReloadReport { links_ended: 1, peers_called: 2 })
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

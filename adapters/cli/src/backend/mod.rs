@@ -9,6 +9,7 @@ pub(crate) mod remote;
 pub(crate) use node::{NodeBackend, create as create_node};
 pub(crate) use opened::{create, open};
 
+use crate::access::ReloadReport;
 use crate::exit::Failure;
 use crate::report::StatusReport;
 use std::io::{self, Read};
@@ -48,6 +49,8 @@ pub(crate) trait Backend {
     fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure>;
     /// Reads a blob through; its length if its bytes are those of its key, `None` if it is not stored.
     fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure>;
+    /// Lets the running node read its peers file and certificates anew.
+    fn reload(&mut self) -> Result<ReloadReport, Failure>;
     /// How many blobs are stored, whether a key names them or not.
     fn blob_count(&mut self) -> Result<u64, Failure>;
 }

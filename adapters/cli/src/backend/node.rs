@@ -1,6 +1,7 @@
 //! The replica in this process: what `serve` serves, and what a command opens by itself.
 
 use super::{AddError, Backend, Group};
+use crate::access::{Reload, ReloadReport};
 use crate::exit::Failure;
 use crate::report::StatusReport;
 use std::io::Read;
@@ -56,12 +57,19 @@ fn recovery_failure(error: RecoveryError) -> Failure {
 pub(crate) struct NodeBackend {
     node: NodeHandle,
     blobs: Arc<BlobStore>,
+    /// Absent where this process serves nobody.
+    reload: Option<Reload>,
 }
 
 impl NodeBackend {
     pub(crate) fn new(node: NodeHandle) -> Self {
         let blobs = Arc::clone(node.blobs());
-        Self { node, blobs }
+        Self { node, blobs, reload: None }
+    }
+
+    /// Of a node that is served, and can be told to reload.
+    pub(crate) fn reloaded_by(self, reload: Reload) -> Self {
+        Self { reload: Some(reload), ..self }
     }
 
     fn read<T: Send + 'static>(
@@ -145,6 +153,14 @@ impl Backend for NodeBackend {
         let (answer, answered) = channel();
         self.node.scrub(scrub, move |done| drop(answer.send(done)));
         answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        match &self.reload {
+            Some(reload) => reload.now(),
+            None => Err(Failure::refused("no node serves the directory: there is nothing to reload")
+                .advise("the next `strandline serve` reads the files anyway")),
+        }
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -1,6 +1,7 @@
 //! The replica in the node that serves its directory.
 
 use super::{AddError, Backend, Group};
+use crate::access::ReloadReport;
 use crate::control::chunks::{self, ChunkReader};
 use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
@@ -140,6 +141,13 @@ impl Backend for Remote {
         let request = Request::Scrub { bytes_per_second: scrub.bytes_per_second };
         let Answer::Scrubbed { scrubbed } = self.read(&request)? else { return Err(other("scrub")) };
         scrubbed.to_scrubbed().map_err(Failure::peer)
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        let Answer::Reloaded { reloaded } = self.write(&Request::Reload)? else {
+            return Err(other("reload"));
+        };
+        Ok(reloaded)
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -13,6 +13,7 @@ pub(crate) mod list;
 pub(crate) mod members;
 pub(crate) mod migrate;
 pub(crate) mod put;
+pub(crate) mod reload;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod status;

@@ -1,6 +1,7 @@
 //! Requests and answers of the control protocol, and the request's one dispatch.
 
 use super::LINE_BYTES_MAX;
+use crate::access::ReloadReport;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
 use crate::report::{
@@ -41,6 +42,8 @@ pub(crate) enum Request {
     Collect { dry_run: bool, untouched_ms: u64 },
     /// A look at every blob, no faster than this.
     Scrub { bytes_per_second: u64 },
+    /// The peers file and certificates, read anew.
+    Reload,
     /// Whether a blob's bytes are those of its key.
     BlobVerify { blob: BlobText },
     /// How many blobs are stored.
@@ -105,6 +108,9 @@ pub(crate) enum Answer {
     },
     Scrubbed {
         scrubbed: ScrubbedReport,
+    },
+    Reloaded {
+        reloaded: ReloadReport,
     },
     /// The group takes items.
     Group,
@@ -212,6 +218,7 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
             let scrubbed = backend.scrub(Scrub { bytes_per_second: bytes_per_second.max(1) })?;
             Ok(Answer::Scrubbed { scrubbed: ScrubbedReport::from(&scrubbed) })
         }
+        Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),
     }

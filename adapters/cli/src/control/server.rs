@@ -268,6 +268,7 @@ mod tests {
         assert_eq!(remote.compact(None).expect_err("no members").exit, Exit::Refused);
         remote.members(&MembersChange::Clear).expect("changed");
         assert_eq!(remote.compact(None).expect("compacted").floor, versions[1]);
+        assert_eq!(remote.reload().expect("reloaded").peers_called, 2);
         server.stop();
         assert!(Remote::reach(dir.path()).expect("no fault").is_none());
     }

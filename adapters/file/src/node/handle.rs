@@ -4,16 +4,18 @@
 use super::api::{Request, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
 use super::links::LinkSink;
 use super::owner::{Input, Read};
-use super::reply::{Reply, Waiting};
+use super::reply::{Permit, Reply, Waiting};
+use super::subscription::{Opened, PageCall};
 use super::waiters::Submission;
 use crate::BlobStore;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Collect, Collected, Compacted, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation,
+    Collect, Collected, Compacted, Cursor, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation,
     MutationError, Scrub, Scrubbed,
 };
 use strandline_core::lifecycle::replica::Replica;
@@ -29,11 +31,17 @@ pub struct NodeHandle {
     inputs: Sender<Input<Replica>>,
     waiting: Waiting,
     blobs: Arc<BlobStore>,
+    directory: Arc<Path>,
 }
 
 impl NodeHandle {
-    pub(crate) fn new(inputs: Sender<Input<Replica>>, waiting: Waiting, blobs: Arc<BlobStore>) -> Self {
-        Self { inputs, waiting, blobs }
+    pub(crate) fn new(
+        inputs: Sender<Input<Replica>>,
+        waiting: Waiting,
+        blobs: Arc<BlobStore>,
+        directory: Arc<Path>,
+    ) -> Self {
+        Self { inputs, waiting, blobs, directory }
     }
 
     /// Submits mutations as one unit, all or nothing. `reply` comes only when all of them are
@@ -173,7 +181,7 @@ impl NodeHandle {
         &self,
         call: impl FnMut(&Event) -> ControlFlow<()> + Send + 'static,
     ) -> Result<(), Unavailable> {
-        let permit = self.waiting.take(1).map_err(|under_way| self.busy(under_way))?;
+        let permit = self.permit()?;
         self.send(Input::Subscribe { call: Box::new(call), permit });
         Ok(())
     }
@@ -185,10 +193,34 @@ impl NodeHandle {
         self.send(Input::Close(Reply::new(reply, || Ok(()))));
     }
 
+    /// The log's directory, as it was named when it was opened.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The blob store.
     #[must_use]
     pub fn blobs(&self) -> &Arc<BlobStore> {
         &self.blobs
+    }
+
+    pub(super) fn permit(&self) -> Result<Permit, Unavailable> {
+        self.waiting.take(1).map_err(|under_way| self.busy(under_way))
+    }
+
+    pub(super) fn open_subscription(
+        &self,
+        cursor: Cursor,
+        call: PageCall,
+        permit: Permit,
+        reply: Reply<Opened>,
+    ) {
+        self.send(Input::OpenSubscription { cursor, call, permit, reply });
+    }
+
+    pub(super) fn inputs(&self) -> Sender<Input<Replica>> {
+        self.inputs.clone()
     }
 
     fn request(&self, request: Request, reply: impl FnOnce(Result<Done, Unavailable>) + Send + 'static) {
@@ -235,7 +267,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let (inputs, owner) = channel();
         let blobs = Arc::new(BlobStore::open(folder.path().join("blobs"))?);
-        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs);
+        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs, folder.path().into());
         let (answer, answers) = channel();
         for _ in 0..2 {
             let tx = answer.clone();

@@ -6,6 +6,7 @@ use super::api::{
 };
 use super::links::{LinkSink, Links};
 use super::reply::{Permit, Reply};
+use super::subscription::{Opened, PageCall, Subscribers};
 use super::waiters::{Parked, Submission, Waiters};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Accepted, Event, Flow, LinkRefused, LinkRole, Mutation, MutationError, RequestId,
+    Accepted, Cursor, Event, Flow, LinkRefused, LinkRole, Mutation, MutationError, RequestId, SubscriptionId,
 };
 use strandline_core::lifecycle::command::{Command, ReplicaCompletion};
 use strandline_core::lifecycle::replica::Replica;
@@ -37,6 +38,8 @@ pub(crate) trait Root:
     fn received(&mut self, now: Now, link: LinkId, bytes: &[u8]) -> Flow;
     fn link_down(&mut self, now: Now, link: LinkId);
     fn request(&mut self, now: Now, request: Request) -> RequestId;
+    fn subscribe(&mut self, now: Now, cursor: Cursor) -> Opened;
+    fn subscription(&mut self, now: Now, input: SubscriptionInput);
     fn close(&mut self, now: Now);
 }
 
@@ -61,6 +64,16 @@ impl Root for Replica {
             Request::Scrub(scrub) => self.handle_scrub(now, scrub),
         }
     }
+    fn subscribe(&mut self, now: Now, cursor: Cursor) -> Opened {
+        self.handle_subscribe(now, cursor)
+    }
+    fn subscription(&mut self, now: Now, input: SubscriptionInput) {
+        match input {
+            SubscriptionInput::Want(id) => self.handle_page_wanted(now, id),
+            SubscriptionInput::Reset(id) => self.handle_reset(now, id),
+            SubscriptionInput::End(id) => self.handle_unsubscribe(now, id),
+        }
+    }
     fn close(&mut self, now: Now) {
         self.handle_close(now);
     }
@@ -82,8 +95,21 @@ pub(crate) enum Input<R> {
     LinkReady(LinkId),
     LinkDown(LinkId),
     Subscribe { call: EventCall, permit: Permit },
+    OpenSubscription { cursor: Cursor, call: PageCall, permit: Permit, reply: Reply<Opened> },
+    Subscription(SubscriptionInput),
     Close(CloseReply),
     Completed(ReplicaCompletion),
+}
+
+/// What someone who subscribed asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SubscriptionInput {
+    /// The next page.
+    Want(SubscriptionId),
+    /// The state, and what comes after it.
+    Reset(SubscriptionId),
+    /// Nothing more.
+    End(SubscriptionId),
 }
 
 /// A read that is told so if it is never done.
@@ -237,6 +263,19 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
                 self.root.link_down(now, link);
             }
             Input::Subscribe { call, permit } => self.outside.subscribers.push((call, permit)),
+            Input::OpenSubscription { cursor, call, permit, reply } => {
+                let opened = self.root.subscribe(now, cursor);
+                if let Ok((id, _)) = &opened {
+                    self.outside.pages.insert(*id, call, permit);
+                }
+                reply.give(opened);
+            }
+            Input::Subscription(input) => {
+                self.root.subscription(now, input);
+                if let SubscriptionInput::End(id) = input {
+                    self.outside.pages.remove(id);
+                }
+            }
             Input::Close(mut reply) => {
                 reply.when_lost(|| Err(owner_lost()));
                 self.closing.push(reply);
@@ -292,6 +331,7 @@ struct Outside<X> {
     requests: BTreeMap<RequestId, RequestReply>,
     links: Links,
     subscribers: Vec<(EventCall, Permit)>,
+    pages: Subscribers,
     /// The write queue may have room, or will say for good that it has not.
     room: bool,
     fault: Option<StorageFault>,
@@ -306,6 +346,7 @@ impl<X> Outside<X> {
             requests: BTreeMap::new(),
             links: Links::default(),
             subscribers: Vec::new(),
+            pages: Subscribers::default(),
             room: false,
             fault: None,
             closed: false,
@@ -339,6 +380,7 @@ impl<R: Root, X: FnMut(Command)> Host<R> for Outside<X> {
                 }
             }
             Event::Closed => self.closed = true,
+            Event::Page { subscription, page } => self.pages.page(subscription, page),
             Event::Verdict { .. } | Event::Synced { .. } | Event::Installed { .. } => {}
         }
     }

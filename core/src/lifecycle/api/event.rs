@@ -1,6 +1,6 @@
 //! What the host is told, and how a replica stands.
 
-use super::{CloseReason, Done, LinkRole, PairVerdict, RequestId};
+use super::{CloseReason, Done, LinkRole, Page, PairVerdict, RequestId, SubscriptionId, SubscriptionStatus};
 use crate::error::StorageFault;
 use crate::id::{Incarnation, LinkId, LogId, Lsn};
 use crate::record::Version;
@@ -76,8 +76,25 @@ pub enum Event {
         /// How.
         done: Done,
     },
+    /// What a subscription asked for, or its end.
+    Page {
+        /// Which.
+        subscription: SubscriptionId,
+        /// What it is given.
+        page: Page,
+    },
     /// Everything submitted is durable, the journal is sealed: the host may end.
     Closed,
+}
+
+/// How far someone is behind our durable tail.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Lag {
+    /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
+    pub entries: Option<u64>,
+    /// For how long, in milliseconds, the first of them has been durable: at most a little less than
+    /// that, and no further back than this run of the replica. Absent if it lacks nothing of this run.
+    pub age_ms: Option<u64>,
 }
 
 /// How a link stands.
@@ -95,6 +112,8 @@ pub struct LinkStatus {
     pub state: &'static str,
     /// What the peer has acknowledged on this link.
     pub acked: Version,
+    /// How far that is behind our tail.
+    pub lag: Lag,
     /// The latest verdict.
     pub verdict: Option<PairVerdict>,
 }
@@ -110,6 +129,8 @@ pub struct MemberStatus {
     pub acked: Version,
     /// Up to where it has the blobs as well.
     pub complete: Version,
+    /// How far that is behind our tail.
+    pub lag: Lag,
 }
 
 /// How a replica stands.
@@ -153,8 +174,12 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// The links.
     pub links: Vec<LinkStatus>,
+    /// The subscriptions.
+    pub subscriptions: Vec<SubscriptionStatus>,
     /// Whether a snapshot is being installed.
     pub installing: bool,
+    /// What compaction waits for, or why there is nothing to compact; absent if it may go on.
+    pub compaction_blocked_by: Option<String>,
     /// Whether the journal is being compacted.
     pub compacting: bool,
     /// The fault that stopped the journal.

@@ -2,12 +2,14 @@
 
 pub mod ack;
 pub mod blob_range;
+pub mod digest;
 pub mod position;
 pub mod snapshot;
 pub mod stop;
 
 pub use ack::Acknowledgement;
 pub use blob_range::{BlobRange, BlobRangeGet};
+pub use digest::{DigestAt, DigestGet};
 pub use position::{EpochMark, Mark, Position};
 pub use snapshot::{SnapshotChunk, SnapshotGet, SnapshotOffer};
 pub use stop::{Stop, StopVerdict};
@@ -26,6 +28,10 @@ use alloc::vec::Vec;
 pub enum OwnMessage {
     /// `strandline.position`: where a replica stands; the first frame of each side.
     Position(Position),
+    /// `strandline.digest.get`: asks for the digest of a history at a version.
+    DigestGet(DigestGet),
+    /// `strandline.digest`: the digest at a version, as an answer or as evidence.
+    Digest(DigestAt),
     /// `strandline.snapshot.offer`: a snapshot of this cut can be fetched.
     SnapshotOffer(SnapshotOffer),
     /// `strandline.snapshot.get`: asks for the pieces from an offset on.
@@ -53,6 +59,8 @@ impl OwnMessage {
     pub const fn message_type(&self) -> MessageType {
         match self {
             Self::Position(_) => MessageType::Position,
+            Self::DigestGet(_) => MessageType::DigestGet,
+            Self::Digest(_) => MessageType::Digest,
             Self::SnapshotOffer(_) => MessageType::SnapshotOffer,
             Self::SnapshotGet(_) => MessageType::SnapshotGet,
             Self::SnapshotChunk(_) => MessageType::SnapshotChunk,
@@ -75,6 +83,8 @@ impl OwnMessage {
         self.message_type().write_head(out);
         match self {
             Self::Position(position) => position.write(out),
+            Self::DigestGet(get) => get.write(out),
+            Self::Digest(at) => at.write(out),
             Self::SnapshotOffer(offer) => offer.write(out),
             Self::SnapshotGet(get) => get.write(out),
             Self::SnapshotChunk(chunk) => chunk.write(out),
@@ -107,6 +117,8 @@ impl OwnMessage {
             MessageType::Position => {
                 Position::from_object(read(kind, payload)?, &limits.record).map(Self::Position)
             }
+            MessageType::DigestGet => Ok(Self::DigestGet(DigestGet::from_object(&read(kind, payload)?))),
+            MessageType::Digest => DigestAt::from_object(read(kind, payload)?).map(Self::Digest),
             MessageType::SnapshotOffer => {
                 SnapshotOffer::from_object(read(kind, payload)?).map(Self::SnapshotOffer)
             }
@@ -141,6 +153,8 @@ impl OwnMessage {
     fn check(&self) -> Result<(), OwnFault> {
         match self {
             Self::Position(position) => position.check(),
+            Self::DigestGet(get) => get.check(),
+            Self::Digest(at) => at.check(),
             Self::SnapshotOffer(offer) => offer.check(),
             Self::SnapshotGet(_) | Self::BlobAbsent { .. } => Ok(()),
             Self::SnapshotChunk(chunk) => chunk.check(),

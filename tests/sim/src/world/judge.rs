@@ -36,7 +36,7 @@ impl World {
                 Event::Durable { upto } => self.durable(at, upto.get())?,
                 Event::Installed { .. } => self.installed(at)?,
                 Event::Halted { .. } => self.nodes[at].halted = true,
-                Event::Frames { .. } | Event::Synced { .. } => {}
+                Event::Frames { .. } | Event::Synced { .. } | Event::Page { .. } => {}
                 Event::Resume { link } => {
                     self.nodes[at].paused.remove(&link);
                 }

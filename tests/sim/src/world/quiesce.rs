@@ -153,7 +153,9 @@ impl World {
                 | PairReason::BelowFloor
                 | PairReason::AheadOfTail
                 | PairReason::OtherHistory
-                | PairReason::ForeignVersion => false,
+                | PairReason::ForeignVersion
+                | PairReason::FencedEpoch
+                | PairReason::NoProgress => false,
             },
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use strandline_core::error::{StorageAction, StorageCause};
 use strandline_core::id::{Lsn, Run};
 use strandline_core::journal::command::{SegmentNumber, StorageCommand, StorageOutcome, op};
-use strandline_core::lifecycle::api::{Change, Done};
+use strandline_core::lifecycle::api::{Change, Done, SubscribeRefused};
 use strandline_core::lifecycle::command::Outcome;
 use strandline_core::machine::{FrameInfo, Out, Pending};
 use strandline_core::record::{Key, Version};
@@ -131,6 +131,10 @@ impl Root for Fake {
         self.out.event(Event::Done { request: RequestId(7), done: Done::Members });
         RequestId(7)
     }
+    fn subscribe(&mut self, _now: Now, _cursor: Cursor) -> Opened {
+        Err(SubscribeRefused::Closing)
+    }
+    fn subscription(&mut self, _now: Now, _input: SubscriptionInput) {}
     fn close(&mut self, _now: Now) {
         self.closing = true;
         self.close_when_durable();
