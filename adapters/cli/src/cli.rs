@@ -39,6 +39,8 @@ enum Command {
     Gc(command::gc::Args),
     Members(command::members::Args),
     Migrate(command::migrate::Args),
+    Fence(command::fence::Args),
+    Reseed(command::reseed::Args),
     Demo(command::demo::Args),
 }
 
@@ -75,6 +77,8 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Gc(args) => command::gc::run(&args, context),
         Command::Members(args) => command::members::run(&args, context),
         Command::Migrate(args) => command::migrate::run(&args, context),
+        Command::Fence(args) => command::fence::run(&args, context),
+        Command::Reseed(args) => command::reseed::run(&args, context),
         Command::Demo(args) => command::demo::run(&args, context),
     }
 }

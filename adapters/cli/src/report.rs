@@ -8,8 +8,8 @@ use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, PairVerdict,
-    Status, Verified,
+    Change, Compacted, Entry, Fenced, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation,
+    PairVerdict, Status, Verified,
 };
 use strandline_core::record::{AuthorityId, BlobKey, State};
 use strandline_core::verdict::Verdict;
@@ -23,6 +23,8 @@ pub(crate) struct StatusReport {
     pub(crate) namespaces: Vec<Bytes>,
     /// The authority identity if this replica writes the log; absent for a follower.
     pub(crate) authority: Option<String>,
+    /// The latest epoch known here.
+    pub(crate) epoch: u64,
     /// Why this replica, which wrote the log, must be fenced before it may go on.
     pub(crate) fenced: Option<String>,
     pub(crate) submitted: VersionText,
@@ -39,6 +41,10 @@ pub(crate) struct StatusReport {
     pub(crate) blobs_wanted: u64,
     pub(crate) members_configured: bool,
     pub(crate) members: Vec<MemberReport>,
+    /// Up to where the journal may be compacted now; absent if nowhere.
+    pub(crate) compactable: Option<VersionText>,
+    /// Who or what keeps compaction from going on to the tail.
+    pub(crate) blocked_by: Option<String>,
     pub(crate) links: Vec<LinkReport>,
     /// Whether a snapshot is being installed.
     pub(crate) installing: bool,
@@ -53,9 +59,32 @@ pub(crate) struct StatusReport {
 pub(crate) struct MemberReport {
     pub(crate) identity: String,
     pub(crate) state: String,
+    pub(crate) incarnation: Option<String>,
     pub(crate) acked: VersionText,
     /// Up to where it has the blobs as well.
     pub(crate) complete: VersionText,
+    /// Where compaction counts it; absent if it holds nothing up.
+    pub(crate) counts_at: Option<VersionText>,
+    pub(crate) lag_bytes: u64,
+    pub(crate) lag_ms: u64,
+}
+
+/// An epoch that was taken.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct FencedReport {
+    pub(crate) epoch: u64,
+    pub(crate) authority: String,
+    pub(crate) previous_end: VersionText,
+}
+
+impl From<Fenced> for FencedReport {
+    fn from(fenced: Fenced) -> Self {
+        Self {
+            epoch: fenced.epoch,
+            authority: fenced.authority.to_string(),
+            previous_end: VersionText(fenced.previous_end),
+        }
+    }
 }
 
 /// A link to a peer.
@@ -66,7 +95,11 @@ pub(crate) struct LinkReport {
     pub(crate) role: String,
     pub(crate) state: String,
     pub(crate) acked: VersionText,
+    /// Where the peer said it stands.
+    pub(crate) peer_tail: Option<VersionText>,
     pub(crate) verdict: Option<String>,
+    /// Whether the verdict ended repair on this link.
+    pub(crate) stopped: bool,
 }
 
 impl From<&Status> for StatusReport {
@@ -77,6 +110,7 @@ impl From<&Status> for StatusReport {
             incarnation: status.incarnation.to_string(),
             namespaces: status.namespaces.iter().cloned().map(Bytes).collect(),
             authority: status.authority.clone(),
+            epoch: status.epoch,
             fenced: status.fenced.clone(),
             submitted: VersionText(status.submitted),
             tail: VersionText(status.tail),
@@ -90,6 +124,8 @@ impl From<&Status> for StatusReport {
             blobs_wanted: status.blobs_wanted,
             members_configured: status.members_configured,
             members: status.members.iter().map(MemberReport::from).collect(),
+            compactable: status.compactable.map(VersionText),
+            blocked_by: status.blocked_by.clone(),
             links: status.links.iter().map(LinkReport::from).collect(),
             installing: status.installing,
             compacting: status.compacting,
@@ -103,8 +139,12 @@ impl From<&MemberStatus> for MemberReport {
         Self {
             identity: member.identity.clone(),
             state: member.state.to_owned(),
+            incarnation: member.incarnation.map(|i| i.to_string()),
             acked: VersionText(member.acked),
             complete: VersionText(member.complete),
+            counts_at: member.counts_at.map(VersionText),
+            lag_bytes: member.lag_bytes,
+            lag_ms: member.lag_ms,
         }
     }
 }
@@ -122,8 +162,17 @@ impl From<&LinkStatus> for LinkReport {
             .to_owned(),
             state: link.state.to_owned(),
             acked: VersionText(link.acked),
+            peer_tail: link.peer_tail.map(VersionText),
+            stopped: matches!(&link.verdict, Some(Verdict::Unknown { .. } | Verdict::Diverged(_))),
             verdict: link.verdict.as_ref().map(verdict_text),
         }
+    }
+}
+
+impl LinkReport {
+    /// The verdict, if it ended repair on this link.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.verdict.as_deref().filter(|_| self.stopped)
     }
 }
 

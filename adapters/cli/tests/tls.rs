@@ -3,6 +3,8 @@
 mod support;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::TcpStream;
 use std::process::Command;
 use support::{Replica, wait_until};
 
@@ -127,6 +129,39 @@ fn other_machines_need_tls_or_plaintext_in_so_many_words() {
     );
     let not_served = a.run(["reload"]);
     assert_eq!(not_served.code, 1, "{}", not_served.stderr);
+}
+
+#[test]
+fn a_thousand_silent_connections_take_nothing_from_a_peer() {
+    raise_descriptors();
+    let authority = Authority::new();
+    let mut a = Replica::writer("a");
+    authority.certify("a", &a);
+    a.put("k", b"one");
+    let address = a.serve(&called("of b"));
+    let mut b = follower(&a);
+    authority.certify("b", &b);
+    b.serve(&calls(&address, "of b"));
+    wait_until_same(&a, &b);
+
+    let flood: Vec<_> = (0..1_000).map(|_| TcpStream::connect(&*address).expect("connects")).collect();
+    a.put("k", b"two");
+    wait_until_same(&a, &b);
+    assert_eq!(b.stop(), 0);
+    a.put("k", b"three");
+    b.serve(&calls(&address, "of b"));
+    wait_until_same(&a, &b);
+    drop(flood);
+    assert_eq!((a.stop(), b.stop()), (0, 0));
+}
+
+/// Makes room for the flood in this process, as far as the system allows; the node inherits it.
+fn raise_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = maximum.map_or(4_000, |maximum| maximum.min(4_000));
+    if current.is_some_and(|current| current < raised) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).expect("is raised");
+    }
 }
 
 /// Runs the commands that OPERATIONS.md gives for an authority and a certificate, as they stand there.

@@ -30,7 +30,9 @@ mod folder;
 mod journal;
 mod lock;
 pub mod node;
+mod owed;
 mod reads;
+mod reseed;
 mod syncs;
 mod threads;
 
@@ -39,3 +41,4 @@ pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
 pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};
 pub use lock::{InUse, OpenError};
+pub use reseed::{Reseed, ReseedError, reseed};

@@ -37,6 +37,17 @@ pub struct ReplicaConfig {
     pub plan_reads_max: u32,
     /// Most bytes of the journal that are kept for other peers after they were read for one.
     pub plan_kept_bytes_max: u64,
+    /// A member with more bytes of journal than this above what it acknowledged lapses: it holds
+    /// compaction up no more, and must be reseeded. Off if absent.
+    pub member_lag_bytes_max: Option<u64>,
+    /// A member that has not acknowledged for longer than this what was there to acknowledge lapses.
+    /// Counted from the start of the run, looked at every `keepalive_ms`. Off if absent.
+    pub member_lag_ms_max: Option<u64>,
+    /// With so many bytes of journal above the floor it is compacted, once at least half of that may
+    /// go. Off if absent.
+    pub compact_after_bytes: Option<u64>,
+    /// The same, in records above the floor. Off if absent.
+    pub compact_after_entries: Option<u64>,
     /// Most distinct keys that one round of compaction holds in memory.
     pub compaction_keys_max: u32,
     /// Most open subscriptions.
@@ -70,6 +81,10 @@ impl Default for ReplicaConfig {
             blob_wait_ms: 60_000,
             plan_reads_max: 8,
             plan_kept_bytes_max: 8 << 20,
+            member_lag_bytes_max: None,
+            member_lag_ms_max: None,
+            compact_after_bytes: None,
+            compact_after_entries: None,
             compaction_keys_max: 262_144,
             subscriptions_max: 256,
             subscription_reads_max: 8,

@@ -117,6 +117,11 @@ impl History {
             self.anchors.push_back(self.tail);
             self.since_anchor = 0;
         }
+        if let Some(last) =
+            self.epochs.back_mut().filter(|last| last.epoch == version.epoch && last.start.sequence == 0)
+        {
+            last.start = version;
+        }
         if self.epochs.back().is_none_or(|last| last.epoch < version.epoch) {
             self.add_epoch(EpochMark { epoch: version.epoch, start: version, authority: authority.clone() });
         }
@@ -142,6 +147,22 @@ impl History {
             self.epochs.pop_front();
         }
         self.epochs.push_back(mark);
+    }
+
+    /// An epoch begins behind the tail: `mark` has no first record yet, so its start is version zero of
+    /// it.
+    ///
+    /// # Panics
+    /// If it is not above [`History::epoch`].
+    pub fn begin_epoch(&mut self, mark: EpochMark) {
+        assert!(mark.epoch > self.epoch(), "epoch {} is not above {}", mark.epoch, self.epoch());
+        self.add_epoch(mark);
+    }
+
+    /// The latest epoch that has begun; zero for none.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epochs.back().map_or(self.tail.version.epoch, |mark| mark.epoch)
     }
 
     /// What compaction kept: only versions above it have a place in the journal.
@@ -382,6 +403,16 @@ mod tests {
         history.load_epochs(core::slice::from_ref(&below));
         history.push(lsn(4), Version::new(3, 10), &authority(), b"x");
         assert_eq!(history.epochs(), [below]);
+    }
+
+    #[test]
+    fn an_epoch_begins_before_its_first_record() {
+        let mut history = filled(3);
+        history.begin_epoch(EpochMark { epoch: 2, start: Version::new(2, 0), authority: authority() });
+        assert_eq!((history.epoch(), history.epochs_upto(history.tail()).len()), (2, 1));
+        history.push(lsn(5), Version::new(2, 7), &authority(), b"x");
+        assert_eq!(history.epochs().last().map(|mark| mark.start), Some(Version::new(2, 7)));
+        assert_eq!(history.epochs().len(), 2);
     }
 
     #[test]

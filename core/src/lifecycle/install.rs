@@ -218,7 +218,9 @@ impl Session {
         let Some(offered) = self.offered.take_if(|_| !self.down) else { return };
         let cut = offered.cut();
         // Only what is durable says whether our log knows the cut.
-        let undecided = cut > shared.history.tail() && cut <= shared.submitted;
+        let undecided = (cut > shared.history.tail() && cut <= shared.submitted)
+            || shared.fencing.is_some()
+            || shared.beginning.is_some();
         if self.judging() || undecided || (shared.compaction.is_some() && cut > shared.submitted) {
             self.offered = Some(offered);
             return;

@@ -183,8 +183,7 @@ impl Shared {
             Some(header) => (header.cut_digest, header.epochs),
             None => ([0; 32], Vec::new()),
         };
-        self.submitted_authority =
-            epochs.last().filter(|mark| mark.epoch == cut.epoch).map(|mark| mark.authority.clone());
+        self.submitted_epoch = epochs.last().map(|mark| (mark.epoch, mark.authority.clone()));
         self.history.reset(cut, digest, &epochs);
         self.submitted = cut;
         self.recent = Recent::new(cut);

@@ -40,6 +40,15 @@ impl Session {
             return;
         }
         self.evidence.peer_floor = theirs.floor;
+        self.evidence.peer_tail = theirs.tail;
+        self.evidence.stood = true;
+        self.evidence.peer_epoch = position.epochs.last().cloned();
+        if let Some(last) = position.epochs.last() {
+            shared.heard_epoch(last);
+        }
+        if let Some(fenced) = self.judge_fenced(shared, position) {
+            return self.stop(shared, fenced);
+        }
         if let Some(parted) = parted(shared, position) {
             return self.stop(shared, parted);
         }
@@ -97,6 +106,9 @@ impl Session {
                     return;
                 }
                 self.evidence.agree(theirs.tail);
+                if let (Verified::Digest, Some(mark)) = (verified, &self.evidence.peer_epoch) {
+                    shared.adopt_epoch(mark, theirs.tail);
+                }
                 if first {
                     self.acknowledged(shared, theirs.tail);
                 }
@@ -280,9 +292,9 @@ fn parted(shared: &Shared, position: &Position) -> Option<PairVerdict> {
     }
     let ours = shared.history.epochs();
     let theirs = &position.epochs;
-    let differs = |mark: &&EpochMark| theirs.iter().any(|other| other.epoch == mark.epoch && other != *mark);
+    let differs = |mark: &&EpochMark| theirs.iter().any(|other| parts(mark, other));
     let mark = ours.iter().find(differs)?;
-    let other = theirs.iter().find(|other| other.epoch == mark.epoch)?;
+    let other = theirs.iter().find(|other| parts(mark, other))?;
     let text =
         |mark: &EpochMark| alloc::format!("epoch {} of {} from {}", mark.epoch, mark.authority, mark.start);
     Some(Verdict::Diverged(super::api::Divergence {
@@ -291,6 +303,13 @@ fn parted(shared: &Shared, position: &Position) -> Option<PairVerdict> {
         theirs: text(other),
         reason: super::api::PairReason::OtherHistory,
     }))
+}
+
+/// Whether two marks of one epoch contradict. One side may not have its first record yet.
+fn parts(ours: &EpochMark, theirs: &EpochMark) -> bool {
+    let unbegun = ours.start.sequence == 0 || theirs.start.sequence == 0;
+    ours.epoch == theirs.epoch
+        && (ours.authority != theirs.authority || (ours.start != theirs.start && !unbegun))
 }
 
 pub(super) fn diverged(reason: super::api::PairReason, theirs: Version, ours: Version) -> PairVerdict {

@@ -9,7 +9,7 @@ use super::shared::Shared;
 use crate::record::Version;
 use crate::time::Instant;
 use crate::verdict::Verdict;
-use crate::wire::own::{DigestAt, DigestGet, OwnMessage};
+use crate::wire::own::{DigestAt, DigestGet, EpochMark, OwnMessage};
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 
@@ -44,6 +44,12 @@ pub(super) struct Evidence {
     questions: u32,
     /// Where the peer's floor was last.
     pub(super) peer_floor: Version,
+    /// Where its tail was last.
+    pub(super) peer_tail: Version,
+    /// It said where it stands.
+    pub(super) stood: bool,
+    /// Its latest epoch.
+    pub(super) peer_epoch: Option<EpochMark>,
     /// Acknowledgements in a row without progress, and until when the source rests for it.
     stalled: u32,
     rest_until: Instant,

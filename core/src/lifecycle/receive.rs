@@ -15,7 +15,7 @@ use crate::wire::message::Message;
 use crate::wire::own::{Acknowledgement, OwnMessage};
 use crate::wire::repair::Batch;
 use alloc::collections::{BTreeSet, VecDeque};
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Where receiving stands.
@@ -129,10 +129,13 @@ impl Session {
         if self.takes(shared) || to <= shared.submitted {
             return true;
         }
-        if shared.authority.is_some() {
+        if shared.authority.is_some() && to.epoch < shared.latest_epoch_number() {
+            let ours = alloc::format!("epoch {}", shared.latest_epoch_number());
+            self.stop(shared, super::fencing::fenced_at(to, ours, to.to_string()));
+        } else if shared.authority.is_some() {
             let verdict =
                 super::judging::diverged(super::api::PairReason::AheadOfTail, to, shared.history.tail());
-            self.stop(shared, verdict);
+            self.part(shared, verdict);
         } else {
             let expected = "no records on a sending link";
             self.fault(shared, PeerFaultKind::Sequence, expected, to.to_string());
@@ -142,7 +145,12 @@ impl Session {
 
     /// Goes on with the batches that came as far as it can; harmless at any time.
     pub(super) fn advance_batch(&mut self, shared: &mut Shared) {
-        while !self.down && !self.judging() && !self.comparing() && !shared.installing() {
+        while !self.down
+            && !self.judging()
+            && !self.comparing()
+            && !shared.installing()
+            && shared.fencing.is_none()
+        {
             if matches!(self.receive, Receive::Idle) {
                 let Some(batch) = self.arrivals.queued.pop_front() else { return };
                 self.receive = Receive::Held(Held {
@@ -201,8 +209,14 @@ impl Session {
             Delivery::Ready => {}
         }
         let Receive::Held(Held { batch, blobs, .. }) = &self.receive else { return };
-        if let Err((expected, found)) = lineage(shared, &batch.records) {
-            return self.fault(shared, PeerFaultKind::Lineage, expected, found);
+        match lineage(shared, &batch.records) {
+            Ok(()) => {}
+            Err(Lineage::Foreign { expected, found }) => {
+                return self.fault(shared, PeerFaultKind::Lineage, expected, found);
+            }
+            Err(Lineage::Fenced { at, ours }) => {
+                return self.stop(shared, super::fencing::fenced_at(at, ours, at.to_string()));
+            }
         }
         match blobs {
             Looked::No => self.look_at_blobs(shared),
@@ -395,26 +409,35 @@ fn contradiction(shared: &Shared, records: &[Record]) -> Option<Version> {
     records.iter().filter(ours).find(contradicts).map(|record| record.version)
 }
 
-/// Whether records belong to this log: its namespaces, and one authority per epoch.
-pub(super) fn lineage(
-    shared: &Shared,
-    records: &[Record],
-) -> Result<(), (alloc::string::String, alloc::string::String)> {
-    let mut last = shared.submitted_authority.clone().map(|authority| (shared.submitted.epoch, authority));
+/// Why records are not appended to this log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Lineage {
+    /// Another namespace, or another authority in a known epoch.
+    Foreign { expected: String, found: String },
+    /// An epoch that had ended: a later one has begun here.
+    Fenced { at: Version, ours: String },
+}
+
+/// Whether records belong to this log: its namespaces, one authority per epoch, no epoch that is over.
+fn lineage(shared: &Shared, records: &[Record]) -> Result<(), Lineage> {
+    let mut last = shared.latest_epoch();
     for record in records {
         let namespace = record.key.namespace();
         if !shared.current.namespaces.iter().any(|n| n == namespace) {
             let expected = alloc::format!("one of this log's {} namespaces", shared.current.namespaces.len());
-            return Err((expected, namespace.escape_ascii().to_string()));
+            return Err(Lineage::Foreign { expected, found: namespace.escape_ascii().to_string() });
         }
-        if let Some((epoch, authority)) = &last
-            && *epoch == record.version.epoch
-            && *authority != record.authority
-        {
-            let expected = alloc::format!("authority {authority} in epoch {epoch}");
-            return Err((expected, record.authority.to_string()));
+        match last {
+            Some((epoch, authority)) if record.version.epoch < epoch => {
+                let ours = alloc::format!("epoch {epoch} of {authority}");
+                return Err(Lineage::Fenced { at: record.version, ours });
+            }
+            Some((epoch, authority)) if epoch == record.version.epoch && *authority != record.authority => {
+                let expected = alloc::format!("authority {authority} in epoch {epoch}");
+                return Err(Lineage::Foreign { expected, found: record.authority.to_string() });
+            }
+            Some(_) | None => last = Some((record.version.epoch, &record.authority)),
         }
-        last = Some((record.version.epoch, record.authority.clone()));
     }
     Ok(())
 }

@@ -136,6 +136,23 @@ impl Replica {
         request
     }
 
+    /// Takes the right to write the log, in an epoch above all that are known here and at peers. The
+    /// answer is [`Event::Done`], once the epoch's first entry is durable; until then mutations are
+    /// refused. The epoch comes from a person, or from an [`super::authority::EpochSource`].
+    pub fn handle_fence(&mut self, now: Now, epoch: u64) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        let begun = match self.links.ahead_of(self.shared.history.tail()) {
+            Some(error) => Err(error),
+            None => self.shared.begin_fence(request, epoch),
+        };
+        if let Err(error) = begun {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
     /// Changes who counts for compaction. The answer is [`Event::Done`], once stored.
     pub fn handle_members(&mut self, now: Now, change: MembersChange) -> RequestId {
         self.advance(now);
@@ -342,9 +359,13 @@ impl Replica {
             self.close_link(link, reason);
         }
         self.collect();
+        self.shared.advance_fence();
+        self.shared.compact_by_policy();
+        self.shared.advance_switching();
         self.shared.serve_subscriptions();
         self.shared.submit();
         self.shared.reserve();
+        self.shared.save_superseded();
         let now = self.shared.now.mono;
         if self.shared.acked_dirty() && !self.due.armed(Due::SaveAcked) {
             self.due.arm(Due::SaveAcked, now.after_ms(self.shared.config.acked_save_ms));
@@ -394,8 +415,19 @@ impl Replica {
 
     fn on_durable(&mut self, upto: Lsn) {
         self.shared.publish();
+        self.shared.policy_due = true;
+        if self.shared.lag_suspected() {
+            self.shared.judge_lags();
+        }
         self.shared.out.event(Event::Durable { upto });
         self.due.disarm(Due::Seal);
+        if self.shared.epoch_begun(upto) {
+            self.each(|session, shared| {
+                if session.peer.history {
+                    session.send_standing(shared);
+                }
+            });
+        }
         self.each(|session, shared| session.on_durable(shared));
     }
 
@@ -418,6 +450,11 @@ impl Replica {
             (Purpose::Compact(purpose), outcome) => self.shared.on_compaction(purpose, outcome),
             (Purpose::Authority, StorageOutcome::Replace(result)) => {
                 if let Err(fault) = self.shared.on_reserved(result) {
+                    self.halt(fault);
+                }
+            }
+            (Purpose::Fence, StorageOutcome::Replace(result)) => {
+                if let Err(fault) = self.shared.on_fence_reserved(result) {
                     self.halt(fault);
                 }
             }
@@ -582,6 +619,7 @@ impl Replica {
                 self.shared.scrub_may_begin();
                 self.shared.advance_compaction();
             }
+            Commit::Authority => self.shared.named(),
         }
         self.shared.wake_subscriptions();
         self.shared.remove_unused();
@@ -610,6 +648,9 @@ impl Replica {
         if !self.links.iter().any(Session::is_behind) {
             self.shared.sharing.forget_kept();
         }
+        self.shared.lagging.rests = false;
+        self.shared.judge_lags();
+        self.shared.policy_due = true;
         self.shared.expire_resets();
         self.each(|session, shared| {
             session.expire_snapshot(shared);

@@ -35,8 +35,9 @@ impl Shared {
         if let Some(fault) = &self.halted {
             return Err(RequestError::Storage(fault.clone()));
         }
-        if self.committing.is_some() {
-            return Err(RequestError::Busy { what: "a compaction or the installation of a snapshot" });
+        if self.committing.is_some() || self.fencing.is_some() {
+            let what = "a compaction, the installation of a snapshot, or a move of the authority";
+            return Err(RequestError::Busy { what });
         }
         let found = Scrubbed::default();
         self.scrubbing = Some(Scrubbing { request, scrub, after: None, due: None, found });

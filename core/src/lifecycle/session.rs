@@ -550,6 +550,7 @@ impl Session {
             state: self.state(),
             acked: self.acked,
             lag: shared.lag(self.acked),
+            peer_tail: self.evidence.stood.then_some(self.evidence.peer_tail),
             verdict: self.verdict.clone(),
         }
     }

@@ -10,10 +10,11 @@ use super::command::{BlobCommand, Command};
 use super::compact::CompactPurpose;
 use super::compaction::Running;
 use super::config::ReplicaConfig;
-use super::entry::{ENTRY_EPOCH_START, EpochStart};
+use super::fencing::{Beginning, Fencing};
 use super::history::History;
 use super::install::Install;
 use super::judge::{Known, Standing};
+use super::lagging::Lagging;
 use super::membership::Members;
 use super::opaque::Opaque;
 use super::partials::Partials;
@@ -44,6 +45,8 @@ pub(super) enum Purpose {
     Compact(CompactPurpose),
     /// The authority's reservation.
     Authority,
+    /// The authority's sidecar of an epoch that is being taken.
+    Fence,
     Members(RequestId),
     Acked,
     Current(Commit),
@@ -76,6 +79,8 @@ pub(super) enum Commit {
     Installation,
     /// From now on what is damaged is looked for after each start.
     Scrub,
+    /// A follower becomes the log's writer.
+    Authority,
 }
 
 /// What a read of a journal segment or checkpoint is for.
@@ -135,8 +140,16 @@ pub(super) struct Shared {
     pub(super) history: History,
     /// The last submitted version; decides what may follow.
     pub(super) submitted: Version,
-    /// The authority of the last submitted record.
-    pub(super) submitted_authority: Option<AuthorityId>,
+    /// The latest epoch submitted, and who writes in it.
+    pub(super) submitted_epoch: Option<(u64, AuthorityId)>,
+    /// The highest epoch that any peer has named in this run.
+    pub(super) peers_epoch: u64,
+    /// The epoch that is being taken.
+    pub(super) fencing: Option<Fencing>,
+    /// An epoch whose beginning is submitted and not durable.
+    pub(super) beginning: Option<Beginning>,
+    /// What the authority's sidecar must say, since a later epoch was heard of.
+    pub(super) superseded: Option<Vec<u8>>,
     pub(super) authority: Option<Authority>,
     pub(super) members: Members,
     pub(super) acked: Acked,
@@ -177,6 +190,10 @@ pub(super) struct Shared {
     pub(super) obsolete: Vec<FileName>,
     /// Links that went down in this turn.
     pub(super) went_down: Vec<LinkId>,
+    /// How far members are behind.
+    pub(super) lagging: Lagging,
+    /// Something changed that may let a compaction by policy begin.
+    pub(super) policy_due: bool,
     /// Something that a link may be waiting for was freed in this turn.
     pub(super) freed: bool,
     /// Links that had no room for what they have to send.
@@ -213,7 +230,7 @@ pub(super) struct Parts {
 impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
         let submitted = parts.history.tail();
-        let last_epoch = parts.history.epochs().pop().filter(|mark| mark.epoch == submitted.epoch);
+        let last_epoch = parts.history.epochs().pop();
         let sharing = Sharing::new(parts.config.plan_reads_max, parts.config.plan_kept_bytes_max);
         Self {
             config: parts.config,
@@ -223,7 +240,11 @@ impl Shared {
             views: parts.views,
             history: parts.history,
             submitted,
-            submitted_authority: last_epoch.map(|mark| mark.authority),
+            submitted_epoch: last_epoch.map(|mark| (mark.epoch, mark.authority)),
+            peers_epoch: 0,
+            fencing: None,
+            beginning: None,
+            superseded: None,
             authority: parts.authority,
             members: parts.members,
             acked: parts.acked,
@@ -246,6 +267,8 @@ impl Shared {
             committing: None,
             obsolete: Vec::new(),
             went_down: Vec::new(),
+            lagging: Lagging::default(),
+            policy_due: true,
             freed: false,
             blocked: BTreeSet::new(),
             saves: Saves::default(),
@@ -259,23 +282,6 @@ impl Shared {
         }
     }
 
-    /// The first thing a new log's authority writes is its epoch.
-    pub(super) fn begin(&mut self) {
-        let Some(authority) = &self.authority else { return };
-        let untouched = self.history.tail().is_zero() && self.journal.submitted_next_lsn() == Lsn::FIRST;
-        if untouched {
-            let start = EpochStart {
-                epoch: authority.epoch(),
-                authority: authority.id().clone(),
-                previous_end: Version::ZERO,
-            };
-            let mut bytes = Vec::new();
-            start.encode(&mut bytes);
-            let appended = self.journal.append(ENTRY_EPOCH_START, &bytes);
-            debug_assert!(appended.is_ok(), "an empty journal has room for one entry");
-        }
-    }
-
     /// Nothing is written any more. What was under way ends with the fault; which of it a recovery
     /// finds done is uncertain.
     pub(super) fn halt(&mut self, fault: &StorageFault) {
@@ -285,6 +291,7 @@ impl Shared {
         self.refuse_running(fault);
         self.end_collection(Err(super::api::RequestError::Storage(fault.clone())));
         self.end_scrub(Err(super::api::RequestError::Storage(fault.clone())));
+        self.refuse_fencing(fault);
     }
 
     /// Whether the journal lacks its last seal and may still be given one.

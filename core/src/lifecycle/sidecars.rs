@@ -49,7 +49,7 @@ impl Shared {
         RequestId(self.next_request)
     }
 
-    fn replace(&mut self, purpose: Purpose, envelope: &Envelope, content: &[u8]) {
+    pub(super) fn replace(&mut self, purpose: Purpose, envelope: &Envelope, content: &[u8]) {
         let (file, bytes) = (envelope.file, envelope.encode(content));
         self.out.command(purpose, |ticket| StorageCommand::Replace { ticket, file, bytes });
     }
@@ -65,10 +65,20 @@ impl Shared {
         }
     }
 
+    /// Whether a write of the authority's sidecar is out.
+    pub(super) const fn saving_authority(&self) -> bool {
+        self.saves.authority
+    }
+
+    /// One goes out.
+    pub(super) const fn begin_authority_save(&mut self) {
+        self.saves.authority = true;
+    }
+
     /// The reservation is stored, or not. A failure is final, like one of the journal.
     pub(super) fn on_reserved(&mut self, result: Result<(), StorageFault>) -> Result<(), StorageFault> {
         self.saves.authority = false;
-        if let Some(authority) = &mut self.authority {
+        if let Some(authority) = self.authority.as_mut().filter(|authority| authority.reserving()) {
             authority.reserved(result.is_ok());
         }
         result
@@ -201,6 +211,7 @@ impl Shared {
     /// The book is stored, or not. One that is not stored holds compaction back, nothing else.
     pub(super) fn on_acked_saved(&mut self, result: Result<(), StorageFault>) {
         self.saves.acked = false;
+        self.policy_due = true;
         self.acked.saved(result.is_ok());
         if let Err(fault) = result {
             self.saves.failed = Some(fault);
@@ -210,7 +221,11 @@ impl Shared {
     /// Whether a write of a sidecar, of `current` or of a checkpoint is out.
     pub(super) fn saving(&self) -> bool {
         let peers = self.saves.members.is_some() || self.saves.acked || self.acked_dirty();
-        peers || self.saves.authority || self.compaction.is_some() || self.committing.is_some()
+        peers
+            || self.saves.authority
+            || self.compaction.is_some()
+            || self.committing.is_some()
+            || self.fencing.is_some()
     }
 
     /// What holds compaction back, if anything does.

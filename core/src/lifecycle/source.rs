@@ -121,8 +121,7 @@ impl Session {
         let Some(through) = shared.history.lsn_of(shared.history.tail()) else { return };
         // From here on the journal above what the peer has is needed: it counts at that.
         let acked = self.acked;
-        shared.member_input(&self.peer.identity, MemberInput::Reads { cut: acked });
-        shared.member_input(&self.peer.identity, MemberInput::Acknowledged { version: acked });
+        shared.member_reads(&self.peer.identity, acked);
         self.source = Source::Planning(Plan {
             reader: EntryReader::new(from, through),
             builder: BatchBuilder::new(after, shared.config.wire.repair),

@@ -59,8 +59,12 @@ fn writable(shared: &Shared) -> Result<(), MutationError> {
         if let Some(reason) = &shared.fenced {
             return Err(MutationError::Fenced { reason: reason.clone() });
         }
-        let authority = shared.submitted_authority.as_ref().map_or("another replica", |a| a.as_str());
+        let authority = shared.latest_epoch().map_or("another replica", |(_, authority)| authority.as_str());
         return Err(MutationError::NotAuthority { authority: authority.to_string() });
+    }
+    if shared.fencing.is_some() {
+        let reason = "the authority is being moved here".to_string();
+        return Err(MutationError::Fenced { reason });
     }
     if shared.install.is_some() {
         return Err(MutationError::Installing);
@@ -162,7 +166,7 @@ pub(super) fn submit(
     }
     let tail = records.last().expect("the journal refuses an empty group");
     shared.submitted = tail.version;
-    shared.submitted_authority = Some(tail.authority.clone());
+    shared.submitted_epoch = Some((tail.version.epoch, tail.authority.clone()));
     if shared.authority.is_some() {
         shared.gated.push_back((first, tail.version));
     }

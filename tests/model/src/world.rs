@@ -344,6 +344,9 @@ impl<'a> World<'a> {
                 | Event::Page { .. }
                 | Event::Synced { .. }
                 | Event::Done { .. }
+                | Event::EpochStarted { .. }
+                | Event::MemberLapsed { .. }
+                | Event::Compacted { .. }
                 | Event::Closed => {}
             }
         }

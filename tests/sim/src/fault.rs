@@ -66,6 +66,9 @@ faults! {
     TwoNames = "two-names",
     TwoWriters = "two-writers",
     LostAuthority = "lost-authority",
+    MovedAuthority = "moved-authority",
+    WrongEpoch = "wrong-epoch",
+    LapsedMember = "lapsed-member",
 }
 
 /// How often each fault was injected.

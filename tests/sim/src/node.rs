@@ -91,6 +91,8 @@ pub struct Node {
     pub mirror: Mirror,
     /// The floor seen last.
     pub floor: Version,
+    /// The latest epoch it said that it knows.
+    pub epoch: u64,
     /// Members that were active when the last compaction began, and what they had acknowledged.
     pub counted: Vec<(String, Version)>,
     /// Where the last recovery cut the journal.
@@ -150,6 +152,7 @@ impl Node {
             latest: Mirror::default(),
             mirror: Mirror::default(),
             floor: Version::ZERO,
+            epoch: 0,
             counted: Vec::new(),
             cut: None,
             damage: Vec::new(),
@@ -165,6 +168,12 @@ impl Node {
             halted: false,
             closed: false,
         }
+    }
+
+    /// The last record that was handed in here, or that it shows.
+    #[must_use]
+    pub fn submitted_or_claimed(&self) -> Digest {
+        if self.writes && !self.pending.is_empty() { self.submitted } else { self.claim.digest }
     }
 
     /// What its directory is made for.

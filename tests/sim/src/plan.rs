@@ -69,6 +69,10 @@ pub struct Profile {
     pub instant: bool,
     /// Retained journal of the writer, in bytes.
     pub journal_bytes_max: u64,
+    /// Members this many bytes behind lapse.
+    pub member_lag_bytes_max: Option<u64>,
+    /// Compaction by policy, in records above the floor.
+    pub compact_after_entries: Option<u64>,
 }
 
 /// A run.
@@ -98,13 +102,15 @@ fn weight(fault: Fault) -> u64 {
         | Fault::Reorder
         | Fault::Split
         | Fault::CrashInRecovery
-        | Fault::RecoverInPlace => 0,
+        | Fault::RecoverInPlace
+        | Fault::LapsedMember => 0,
         Fault::RestoredBackup
         | Fault::WipedDisk
         | Fault::LostAuthority
         | Fault::TwoNames
-        | Fault::TwoWriters => 1,
-        Fault::BitFlip | Fault::MisdirectedWrite | Fault::StaleSector => 2,
+        | Fault::TwoWriters
+        | Fault::MovedAuthority => 1,
+        Fault::WrongEpoch | Fault::BitFlip | Fault::MisdirectedWrite | Fault::StaleSector => 2,
         Fault::FailedSync
         | Fault::ShortWrite
         | Fault::FailedWrite
@@ -145,6 +151,8 @@ impl Plan {
             window: 1 << (8 + rng.index(10)),
             instant: rng.once_in(2),
             journal_bytes_max: if rng.once_in(4) { 24 << 10 } else { 1 << 30 },
+            member_lag_bytes_max: rng.once_in(6).then(|| 1_000 + rng.below(8_000)),
+            compact_after_entries: rng.once_in(4).then(|| 5 + rng.below(40)),
         };
         let table = table(&mut rng, profile);
         let total: u64 = table.iter().map(|(_, weight)| weight).sum();

@@ -3,7 +3,7 @@
 use super::{AddError, Backend, Group};
 use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::{MemberReport, StatusReport};
+use crate::report::{FencedReport, MemberReport, StatusReport};
 use crate::text::{Bytes, VersionText};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use strandline_core::lifecycle::api::{
     BadBlob, Change, Collect, Collected, Compacted, Entry, MembersChange, Mutation, MutationError,
     RequestError, Scan, ScanPage, Scrub, Scrubbed,
 };
+use strandline_core::lifecycle::authority::FenceRefusal;
 use strandline_core::record::{AuthorityId, BlobKey, Key, State, Version};
 
 #[derive(Default)]
@@ -51,13 +52,20 @@ impl Backend for Fake {
             complete: tail,
             blobs_wanted: 0,
             tombstones: inside.records.len() as u64 - present,
+            epoch: 1,
+            compactable: inside.members.is_some().then_some(tail),
+            blocked_by: None,
             members_configured: inside.members.is_some(),
             members: members
                 .map(|m| MemberReport {
                     identity: m.clone(),
                     state: "joining".into(),
+                    incarnation: None,
                     acked: tail,
                     complete: tail,
+                    counts_at: None,
+                    lag_bytes: 0,
+                    lag_ms: 0,
                 })
                 .collect(),
             links: Vec::new(),
@@ -183,6 +191,14 @@ impl Backend for Fake {
 
     fn reload(&mut self) -> Result<ReloadReport, Failure> {
         Ok(ReloadReport { links_ended: 1, peers_called: 2 })
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        if epoch < 2 {
+            return Err(RequestError::Fence(FenceRefusal { known: 1, found: epoch }).into());
+        }
+        let previous_end = VersionText(Version::new(1, self.0.lock().expect("no test thread panicked").tail));
+        Ok(FencedReport { epoch, authority: "fake".into(), previous_end })
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

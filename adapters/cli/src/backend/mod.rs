@@ -11,7 +11,7 @@ pub(crate) use opened::{create, open};
 
 use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::StatusReport;
+use crate::report::{FencedReport, StatusReport};
 use std::io::{self, Read};
 use std::path::Path;
 use strandline_core::lifecycle::api::{
@@ -34,6 +34,8 @@ pub(crate) trait Backend {
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
     /// Changes who counts for compaction.
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+    /// Takes the right to write the log.
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure>;
 
     /// Whether a key is present and its blob is not here yet.
     fn pending(&mut self, key: &Key) -> Result<bool, Failure>;

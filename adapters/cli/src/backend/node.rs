@@ -3,7 +3,7 @@
 use super::{AddError, Backend, Group};
 use crate::access::{Reload, ReloadReport};
 use crate::exit::Failure;
-use crate::report::StatusReport;
+use crate::report::{FencedReport, StatusReport};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,12 @@ use strandline_file::{BlobStore, OpenError, StoreError, StoreGroup};
 
 /// Opens the log in a directory, recovering it.
 pub(crate) fn open(dir: &Path) -> Result<(Node, RecoveryReport), StartError> {
-    Node::open(dir, NodeConfig::default())
+    open_with(dir, NodeConfig::default())
+}
+
+/// The same, with limits and policies of a person's own.
+pub(crate) fn open_with(dir: &Path, config: NodeConfig) -> Result<(Node, RecoveryReport), StartError> {
+    Node::open(dir, config)
 }
 
 /// Creates a log in a directory.
@@ -161,6 +166,13 @@ impl Backend for NodeBackend {
             None => Err(Failure::refused("no node serves the directory: there is nothing to reload")
                 .advise("the next `strandline serve` reads the files anyway")),
         }
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        let (answer, answered) = channel();
+        self.node.fence(epoch, move |done| drop(answer.send(done)));
+        let fenced = answered.recv().expect("the node answers every call").map_err(request_failure)?;
+        Ok(FencedReport::from(fenced))
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -6,10 +6,11 @@ use crate::control::chunks::{self, ChunkReader};
 use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
 use crate::exit::Failure;
-use crate::report::{BlobText, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{BlobText, EntryReport, FencedReport, MembersText, MutationText, StatusReport};
 use crate::text::{KeyText, VersionText};
 use serde::Serialize;
 use std::io::{self, BufReader, Read};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use strandline_core::lifecycle::api::{
@@ -21,6 +22,8 @@ use strandline_core::record::{BlobKey, Key, Version};
 pub(crate) struct Remote {
     stream: BufReader<UnixStream>,
     socket: PathBuf,
+    /// The connection was given up amid an answer: the next request needs another.
+    hung_up: bool,
 }
 
 impl Remote {
@@ -28,7 +31,13 @@ impl Remote {
     pub(crate) fn reach(dir: &Path) -> Result<Option<Self>, Failure> {
         let path = dir.join(SOCKET_NAME);
         socket::connect(dir)
-            .map(|found| found.map(|stream| Self { stream: BufReader::new(stream), socket: path.clone() }))
+            .map(|found| {
+                found.map(|stream| Self {
+                    stream: BufReader::new(stream),
+                    socket: path.clone(),
+                    hung_up: false,
+                })
+            })
             .map_err(|error| {
                 Failure::peer(format!("cannot reach the node at {}: {error}", path.display()))
                     .advise("run as the user who runs the node")
@@ -36,6 +45,11 @@ impl Remote {
     }
 
     fn exchange(&mut self, request: &impl Serialize) -> io::Result<Answer> {
+        if self.hung_up {
+            let dir = self.socket.parent().unwrap_or(Path::new("."));
+            let stream = socket::connect(dir)?.ok_or(io::ErrorKind::ConnectionRefused)?;
+            (self.stream, self.hung_up) = (BufReader::new(stream), false);
+        }
         write_line(self.stream.get_mut(), request)?;
         read_line(&mut self.stream)?
             .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the node closed the connection"))
@@ -150,6 +164,13 @@ impl Backend for Remote {
         Ok(reloaded)
     }
 
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        let Answer::Fenced { fenced } = self.write(&Request::Fence { epoch })? else {
+            return Err(other("fence"));
+        };
+        Ok(fenced)
+    }
+
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
         let Answer::Group = self.read(&ChunkedRequest::BlobGroup)? else { return Err(other("blob-group")) };
         Ok(Box::new(RemoteGroup(self)))
@@ -158,7 +179,11 @@ impl Backend for Remote {
     fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
         let request = ChunkedRequest::BlobRead { blob: BlobText(key) };
         let Answer::Chunks { stored } = self.read(&request)? else { return Err(other("blob-read")) };
-        if stored { Ok(Some(Box::new(ChunkReader::new(&mut self.stream)))) } else { Ok(None) }
+        if !stored {
+            return Ok(None);
+        }
+        let chunks = ChunkReader::new(&mut self.stream);
+        Ok(Some(Box::new(RemoteBlob { chunks, hung_up: &mut self.hung_up })))
     }
 
     fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {
@@ -172,6 +197,29 @@ impl Backend for Remote {
             return Err(other("blob-count"));
         };
         Ok(blobs)
+    }
+}
+
+/// The bytes of a blob. Dropped before the end it hangs up, since nobody waits for a rest that nobody
+/// wants; the next request makes another connection.
+struct RemoteBlob<'a> {
+    chunks: ChunkReader<'a, BufReader<UnixStream>>,
+    hung_up: &'a mut bool,
+}
+
+impl Read for RemoteBlob<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.chunks.read(buf)
+    }
+}
+
+impl Drop for RemoteBlob<'_> {
+    fn drop(&mut self) {
+        if !self.chunks.ended() {
+            *self.hung_up = true;
+            // One that is gone already needs no hanging up.
+            let _ = self.chunks.stream().get_ref().shutdown(Shutdown::Both);
+        }
     }
 }
 
@@ -208,5 +256,30 @@ impl Group for RemoteGroup<'_> {
             Ok(None) => Err(self.0.lost(&io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(self.0.lost(&error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_drops_a_blob_early_does_not_read_the_rest() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let node = std::thread::spawn(move || {
+            let mut request = BufReader::new(theirs.try_clone().expect("a copy"));
+            let asked: Option<serde_json::Value> = read_line(&mut request).expect("a request");
+            assert!(asked.is_some());
+            write_line(&mut theirs, &Answer::Chunks { stored: true }).expect("is read");
+            // Would never end if it were read to its end.
+            chunks::send(&mut io::repeat(7), &mut theirs).map(drop)
+        });
+        let mut remote =
+            Remote { stream: BufReader::new(ours), socket: "none/socket".into(), hung_up: false };
+        let mut blob = remote.blob(BlobKey([0; 32])).expect("answers").expect("stored");
+        blob.read_exact(&mut [0; 10]).expect("reads");
+        drop(blob);
+        assert!(node.join().expect("ends").is_err(), "the node is told that nobody reads");
+        assert!(remote.status().is_err(), "nobody listens for another connection");
     }
 }

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use strandline_core::error::StorageFault;
 use strandline_core::lifecycle::api::Event;
-use strandline_file::node::{Node, NodeHandle};
+use strandline_file::node::{Node, NodeConfig, NodeHandle};
 use strandline_net::{Access, AccessError, NetConfig, NetworkError};
 use strandline_tokio::{ServeConfig, ServeError, Server};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,9 +37,39 @@ pub(crate) struct Args {
     /// records, and change them: only for networks that nobody else is on.
     #[arg(long)]
     plaintext: bool,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// How much to log on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log_level: tracing::Level,
+}
+
+/// What is done without being asked.
+#[derive(clap::Args, Debug)]
+struct PolicyArgs {
+    /// Compact by itself once the journal holds so many bytes above the floor and half may go.
+    #[arg(long, value_name = "BYTES")]
+    compact_after_bytes: Option<u64>,
+    /// The same, in records.
+    #[arg(long, value_name = "RECORDS")]
+    compact_after_entries: Option<u64>,
+    /// A member with more bytes of journal than this above what it acknowledged lapses.
+    #[arg(long, value_name = "BYTES")]
+    member_lag_bytes_max: Option<u64>,
+    /// A member that is behind for longer than this lapses.
+    #[arg(long, value_name = "MILLISECONDS")]
+    member_lag_ms_max: Option<u64>,
+}
+
+impl PolicyArgs {
+    fn config(&self) -> NodeConfig {
+        let mut config = NodeConfig::default();
+        config.replica.compact_after_bytes = self.compact_after_bytes;
+        config.replica.compact_after_entries = self.compact_after_entries;
+        config.replica.member_lag_bytes_max = self.member_lag_bytes_max;
+        config.replica.member_lag_ms_max = self.member_lag_ms_max;
+        config
+    }
 }
 
 const PEERS_HELP: &str = "\
@@ -73,7 +103,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let access = source.read()?;
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(args.log_level).init();
     let dir = context.dir()?;
-    let (node, report) = node::open(dir).map_err(|e| node::start_failure(dir, e))?;
+    let (node, report) =
+        node::open_with(dir, args.policy.config()).map_err(|e| node::start_failure(dir, e))?;
     if let Some((file, offset, bytes)) = report.cut {
         context.output.note(format!(
             "recovered: {bytes} bytes that were never acknowledged were cut from {file} at offset {offset}"

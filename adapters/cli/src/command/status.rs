@@ -42,6 +42,7 @@ fn rows(status: &StatusReport) -> Vec<[String; 2]> {
         ("namespaces", namespaces.join(", ")),
         ("doing", doing(status)),
         ("writes as", status.authority.clone().unwrap_or_else(|| "nobody: follows".to_owned())),
+        ("epoch", status.epoch.to_string()),
         ("fenced", status.fenced.clone().unwrap_or_else(|| "no".to_owned())),
         ("tail", status.tail.to_string()),
         ("submitted", status.submitted.to_string()),
@@ -51,6 +52,7 @@ fn rows(status: &StatusReport) -> Vec<[String; 2]> {
         ("keys", format!("{} present, {} tombstones", status.present, status.tombstones)),
         ("blobs", blobs(status)),
         ("members", members),
+        ("compaction waits for", status.blocked_by.clone().unwrap_or_else(|| "nobody".to_owned())),
         ("halted", status.halted.clone().unwrap_or_else(|| "no".to_owned())),
     ]
     .map(|(name, value)| [name.to_owned(), value])

@@ -5,8 +5,8 @@ use crate::access::ReloadReport;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
 use crate::report::{
-    BlobText, CollectedReport, CompactedReport, EntryReport, MembersText, MutationText, ScrubbedReport,
-    StatusReport,
+    BlobText, CollectedReport, CompactedReport, EntryReport, FencedReport, MembersText, MutationText,
+    ScrubbedReport, StatusReport,
 };
 use crate::text::{Bytes, KeyText, VersionText};
 use serde::de::DeserializeOwned;
@@ -42,6 +42,8 @@ pub(crate) enum Request {
     Collect { dry_run: bool, untouched_ms: u64 },
     /// A look at every blob, no faster than this.
     Scrub { bytes_per_second: u64 },
+    /// The right to write the log.
+    Fence { epoch: u64 },
     /// The peers file and certificates, read anew.
     Reload,
     /// Whether a blob's bytes are those of its key.
@@ -108,6 +110,9 @@ pub(crate) enum Answer {
     },
     Scrubbed {
         scrubbed: ScrubbedReport,
+    },
+    Fenced {
+        fenced: FencedReport,
     },
     Reloaded {
         reloaded: ReloadReport,
@@ -218,6 +223,7 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
             let scrubbed = backend.scrub(Scrub { bytes_per_second: bytes_per_second.max(1) })?;
             Ok(Answer::Scrubbed { scrubbed: ScrubbedReport::from(&scrubbed) })
         }
+        Request::Fence { epoch } => Ok(Answer::Fenced { fenced: backend.fence(epoch)? }),
         Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),

@@ -268,6 +268,8 @@ mod tests {
         assert_eq!(remote.compact(None).expect_err("no members").exit, Exit::Refused);
         remote.members(&MembersChange::Clear).expect("changed");
         assert_eq!(remote.compact(None).expect("compacted").floor, versions[1]);
+        assert_eq!(remote.fence(1).expect_err("known").exit, Exit::Refused);
+        assert_eq!(remote.fence(2).expect("taken").previous_end.0, versions[1]);
         assert_eq!(remote.reload().expect("reloaded").peers_called, 2);
         server.stop();
         assert!(Remote::reach(dir.path()).expect("no fault").is_none());

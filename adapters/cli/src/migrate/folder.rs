@@ -1,6 +1,6 @@
 //! The files of a v1 directory.
 
-use crate::content;
+use crate::content::{self, CopyError};
 use crate::exit::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -129,9 +129,8 @@ impl Folder {
         let path = self.blobs().join(key.to_string());
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path);
         let file = file.as_mut().map_err(|error| Failure::io("write", &path, error))?;
-        let (found, bytes) = content::copy(from, file)
-            .and_then(|copied| file.sync_all().map(|()| copied))
-            .map_err(|error| Failure::io("write", &path, &error))?;
+        let (found, bytes) = content::copy(from, file).map_err(|error| copy_failed(&path, &error))?;
+        file.sync_all().map_err(|error| Failure::io("write", &path, &error))?;
         if found == key {
             return Ok(bytes);
         }
@@ -146,6 +145,13 @@ impl Folder {
             synced.map_err(|error| Failure::io("sync", &path, &error))?;
         }
         Ok(())
+    }
+}
+
+fn copy_failed(path: &Path, error: &CopyError) -> Failure {
+    match error {
+        CopyError::Source(error) => Failure::io("read", path, error),
+        CopyError::Target(error) => Failure::io("write", path, error),
     }
 }
 
@@ -167,7 +173,7 @@ fn find(
         } else if kind.is_file() {
             let mut file = File::open(&path).map_err(|error| failed(&path, &error))?;
             let (key, _) =
-                content::copy(&mut file, &mut io::sink()).map_err(|error| failed(&path, &error))?;
+                content::copy(&mut file, &mut io::sink()).map_err(|error| copy_failed(&path, &error))?;
             if wanted.contains(&key) {
                 found.entry(key).or_insert(path);
             }

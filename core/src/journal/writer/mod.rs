@@ -373,6 +373,11 @@ impl Journal {
         self.switched.take()
     }
 
+    /// As [`Journal::take_switched`], for whoever asked for the switch; `None` if `wanted` is not set.
+    pub const fn take_switched_if(&mut self, wanted: bool) -> Option<Switched> {
+        if wanted { self.switched.take() } else { None }
+    }
+
     /// The first segment that must be kept for the entries above `floor` and for new ones.
     #[must_use]
     pub fn removable_before(&self, floor: Option<Lsn>) -> SegmentNumber {

@@ -13,7 +13,7 @@ pub use event::{Event, Flow, Lag, LinkStatus, MemberStatus, Status};
 pub use link::{CloseReason, LinkRefused, LinkRole, PeerFault, PeerFaultKind};
 pub use mutation::{Accepted, Change, Entry, Mutation, MutationError, Scan, ScanPage};
 pub use pair::{Divergence, PairReason, PairVerdict, Verified};
-pub use request::{Compacted, Done, MembersChange, RequestError, RequestId};
+pub use request::{Compacted, Done, Fenced, MembersChange, RequestError, RequestId};
 pub use subscription::{
     Cursor, CursorDivergence, CursorReason, CursorVerdict, Page, Served, SubscribeRefused, SubscriptionEnd,
     SubscriptionId, SubscriptionStatus,

@@ -2,7 +2,10 @@
 
 mod create;
 mod load;
+mod reseed;
 mod tail;
+
+pub use reseed::Reseeded;
 
 use crate::error::{Classified, Family, StorageFault};
 use crate::id::{LinkId, LogId, Run};
@@ -257,10 +260,12 @@ impl Recovery {
         let tail = found.history.tail();
         let (authority, fenced) = match &opaque.authority {
             None => (None, None),
-            Some(id) => match Authority::open(found.authority.as_deref(), id.clone(), tail) {
-                Ok(authority) => (Some(authority), None),
-                Err(refusal) => (None, Some(refusal.to_string())),
-            },
+            Some(id) => {
+                match Authority::open(found.authority.as_deref(), id.clone(), tail, found.history.epoch()) {
+                    Ok(authority) => (Some(authority), None),
+                    Err(refusal) => (None, Some(refusal.to_string())),
+                }
+            }
         };
         let shared = Shared::new(crate::lifecycle::shared::Parts {
             config,

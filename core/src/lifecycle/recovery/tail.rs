@@ -8,6 +8,7 @@ use crate::journal::recovery::{JournalRecovery, Origin, RecoveryFault, RecoveryP
 use crate::journal::writer::JournalPurpose;
 use crate::lifecycle::api::Entry;
 use crate::lifecycle::entry::{ENTRY_RECORD_WANTED, JournalEntry};
+use crate::lifecycle::fencing::bare;
 use crate::record::State;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -39,7 +40,16 @@ impl Recovery {
         let super::Found { views, history, wanted, .. } = &mut self.found;
         let mut visit = |lsn, kind, bytes: &[u8]| -> Result<(), String> {
             match JournalEntry::parse(kind, bytes).map_err(|error| error.to_string())? {
-                JournalEntry::EpochStart(_) => {}
+                JournalEntry::EpochStart(start) => {
+                    // One that a checkpoint or a record told already stands for itself.
+                    if start.epoch > history.epoch() {
+                        if start.previous_end != history.tail() {
+                            let (found, tail) = (start.previous_end, history.tail());
+                            return Err(alloc::format!("expected an epoch after {tail}, found {found}"));
+                        }
+                        history.begin_epoch(bare(start.epoch, start.authority));
+                    }
+                }
                 JournalEntry::Record(view) => {
                     if view.version <= history.floor() {
                         return Ok(());
