@@ -17,8 +17,8 @@ use strandline_core::wire::identity::PeerIdentity;
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, decode_message};
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, DigestAt, DigestGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk,
-    SnapshotGet, SnapshotOffer, Stop, StopVerdict,
+    Acknowledgement, BlobRange, BlobRangeGet, DigestAt, DigestGet, EpochMark, Mark, OwnMessage, Position,
+    SnapshotChunk, SnapshotGet, SnapshotOffer, Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -109,7 +109,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// One message; it may be one that no encoder lets out.
     pub(crate) fn message(&mut self, input: &mut Input<'_>, status: &Status) -> Message {
-        let own = match input.below(21) {
+        let own = match input.below(22) {
             0 | 1 => OwnMessage::Position(position(input, status)),
             2 => {
                 let (offer, bytes) = snapshot(input, status);
@@ -144,6 +144,10 @@ impl Peer {
             19 => {
                 let version = version(input, status);
                 OwnMessage::Digest(DigestAt { version, digest: digest(input, status) })
+            }
+            21 => {
+                let watermark = version(input, status);
+                OwnMessage::Ack(Acknowledgement { watermark, complete: version(input, status) })
             }
             20 => OwnMessage::DigestGet(DigestGet { version: version(input, status) }),
             10 | 11 => return batch(input, status),
@@ -219,7 +223,8 @@ impl Peer {
                 let digest = (get.version == status.tail).then_some(status.tail_digest);
                 Some(OwnMessage::Digest(DigestAt { version: get.version, digest }))
             }
-            OwnMessage::Digest(_)
+            OwnMessage::Ack(_)
+            | OwnMessage::Digest(_)
             | OwnMessage::SnapshotChunk(_)
             | OwnMessage::BlobRange(_)
             | OwnMessage::BlobAbsent { .. }

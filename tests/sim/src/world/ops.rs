@@ -21,6 +21,8 @@ impl World {
         let at = match op.kind {
             Kind::Put | Kind::PutLarge | Kind::Delete | Kind::Batch | Kind::Conditional => self.writer(),
             Kind::Compact
+            | Kind::Collect
+            | Kind::Scrub
             | Kind::Members
             | Kind::Connect
             | Kind::Start
@@ -52,6 +54,8 @@ impl World {
                 self.mutate(at, &[mutation])
             }
             Kind::Compact => self.compact(at),
+            Kind::Collect => self.collect(at),
+            Kind::Scrub => self.scrub(at),
             Kind::Members => {
                 let names = ["b", "c", "d"];
                 let name = names[self.rng.index(names.len())].to_string();
@@ -336,6 +340,7 @@ impl World {
                 self.nodes[at].host.armed.once.insert(fault);
                 Ok(())
             }
+            Fault::BlobRotten => self.rot(at),
             Fault::FullDisk => {
                 self.nodes[at].host.armed.full = true;
                 Ok(())
