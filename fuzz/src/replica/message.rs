@@ -180,6 +180,10 @@ impl Peer {
     pub(crate) fn answer(&mut self, status: &Status, capabilities: &Capabilities) -> Option<Message> {
         let frame = self.heard.pop_front()?;
         match decode_message(&frame[8..], &WireLimits::default(), capabilities).ok()? {
+            Message::Batch(batch) if capabilities.has(&Capability::BlobWait) => {
+                let (watermark, complete) = (batch.to, batch.to);
+                Some(Message::Own(OwnMessage::Ack(Acknowledgement { watermark, complete })))
+            }
             Message::Batch(batch) => Some(Message::Ack { watermark: batch.to }),
             Message::Ack { .. } => None,
             Message::Snapshot(snapshot) => Some(Message::Ack { watermark: snapshot.watermark }),
@@ -276,7 +280,7 @@ fn batch(input: &mut Input<'_>, status: &Status) -> Message {
 /// What a peer declares: any set of what there is.
 pub(crate) fn capabilities(input: &mut Input<'_>) -> Capabilities {
     // Mostly what our own replicas declare.
-    let bits = if input.below(3) == 0 { input.byte() } else { 0xff };
+    let bits = if input.below(3) == 0 { u16::from_le_bytes([input.byte(), input.byte()]) } else { u16::MAX };
     let incarnation = Incarnation { counter: 1 + u32::from(input.byte() / 200), nonce: [3; 8] };
     let all = [
         Capability::RepairReconcile,
@@ -286,9 +290,11 @@ pub(crate) fn capabilities(input: &mut Input<'_>) -> Capabilities {
         Capability::SnapshotChunks,
         Capability::BlobRanges,
         Capability::History,
+        Capability::BlobWait,
+        Capability::Window,
     ];
     let declared = all.into_iter().enumerate().filter(|(at, _)| bits & 1 << at != 0).map(|(_, one)| one);
-    Capabilities::new(declared).expect("seven short capabilities")
+    Capabilities::new(declared).expect("nine short capabilities")
 }
 
 /// A peer that proved its name, and whether we dialed it.
