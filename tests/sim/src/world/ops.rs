@@ -516,7 +516,7 @@ impl World {
         };
         node.damage.push(Damage { fault, segment });
         let name = node.identity.clone();
-        self.lossy.insert(name);
+        self.lossy.insert(name.clone());
         self.count(fault);
         self.tell(|| {
             format!("{at}: {} in page {page} of {name:?} of log {}", fault.name(), hex(&LOG.0[..2]))
