@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A `redis-server` that ends with this value.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     directory: TempDir,
     /// Where it listens.
-    pub port: u16,
+    port: u16,
 }
 
 impl Server {
@@ -18,7 +18,7 @@ impl Server {
     ///
     /// # Panics
     /// If there is no `redis-server`, or it does not answer.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let directory = TempDir::new().unwrap();
         let child = spawn(port, &directory);
@@ -27,18 +27,17 @@ impl Server {
         server
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
     /// A blocking connection.
-    pub fn connection(&self) -> redis::Connection {
+    pub(crate) fn connection(&self) -> redis::Connection {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }
 
     /// Kills it and starts it anew: everything is gone.
-    #[allow(dead_code, reason = "not every test does that")]
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.child = spawn(self.port, &self.directory);
