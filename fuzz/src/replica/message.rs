@@ -180,7 +180,7 @@ impl Peer {
     pub(crate) fn answer(&mut self, status: &Status, capabilities: &Capabilities) -> Option<Message> {
         let frame = self.heard.pop_front()?;
         match decode_message(&frame[8..], &WireLimits::default(), capabilities).ok()? {
-            Message::Batch(batch) if capabilities.has(&Capability::BlobWait) => {
+            Message::Batch(batch) if capabilities.has(Capability::BlobWait) => {
                 let (watermark, complete) = (batch.to, batch.to);
                 Some(Message::Own(OwnMessage::Ack(Acknowledgement { watermark, complete })))
             }
