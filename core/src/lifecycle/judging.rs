@@ -1,6 +1,6 @@
 //! Judging the pair: standings go out and come in, and no record goes before both were judged.
 
-use super::api::{Divergence, PairReason, PairVerdict, PeerFaultKind, Verified};
+use super::api::{PairVerdict, PeerFaultKind, Verified};
 use super::digests::DigestFor;
 use super::judge::{self, AckCase, Judgement, Known, Standing, Takes};
 use super::membership::MemberInput;
@@ -123,33 +123,6 @@ impl Session {
                 self.open(shared, first, Some(verdict));
             }
         }
-    }
-
-    /// Tells if the peer lost what it had acknowledged. `false` if repair must not go on for it.
-    fn told_life(&mut self, shared: &mut Shared, theirs: &Standing, verified: Verified) -> bool {
-        match self.judge_life(shared, theirs, verified) {
-            None => true,
-            Some(verdict @ Verdict::Unknown { .. }) => {
-                self.stop(shared, verdict);
-                false
-            }
-            Some(verdict) => {
-                self.give_verdict(shared, verdict);
-                true
-            }
-        }
-    }
-
-    /// A peer that is ahead of its log's writer, and is another life than the one we knew, brought
-    /// these records from its other life.
-    fn of_another_life(&self, shared: &Shared, found: Divergence) -> Divergence {
-        let mark = shared.acked.get(&self.peer.identity);
-        let other = mark.is_some_and(|mark| mark.incarnation != self.peer.incarnation);
-        let reason = match found.reason {
-            PairReason::AheadOfTail if other => PairReason::OtherIncarnation,
-            reason => reason,
-        };
-        Divergence { reason, ..found }
     }
 
     fn open(&mut self, shared: &mut Shared, first: bool, verdict: Option<PairVerdict>) {

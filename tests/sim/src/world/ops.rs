@@ -515,8 +515,7 @@ impl World {
             Name::File(_) | Name::Temporary(_) => None,
         };
         node.damage.push(Damage { fault, segment });
-        let name = node.identity.clone();
-        self.lossy.insert(name);
+        self.lossy.insert(node.identity.clone());
         self.count(fault);
         self.tell(|| {
             format!("{at}: {} in page {page} of {name:?} of log {}", fault.name(), hex(&LOG.0[..2]))
