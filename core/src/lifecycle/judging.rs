@@ -27,6 +27,8 @@ impl Session {
     /// The peer says where it stands. The first time this opens repair; later it is a sign of life
     /// that must not contradict what is known.
     pub(super) fn on_position(&mut self, shared: &mut Shared, position: &Position) {
+        // Also while it is searched where histories part: below it the peer cannot tell.
+        self.evidence.peer_floor = position.floor.version;
         if self.is_stopped() {
             return;
         }
@@ -39,7 +41,6 @@ impl Session {
         if self.digests.judges() {
             return;
         }
-        self.evidence.peer_floor = theirs.floor;
         self.evidence.peer_tail = theirs.tail;
         self.evidence.stood = true;
         self.evidence.peer_epoch = position.epochs.last().cloned();

@@ -162,6 +162,10 @@ impl Session {
     }
 
     pub(super) fn tell_digest(&mut self, shared: &mut Shared, version: Version, digest: Option<[u8; 32]>) {
+        if digest.is_none() && version < shared.history.floor() {
+            // What a compaction took is not told apart from what was never here, but by the floor.
+            self.send_standing(shared);
+        }
         self.send_own(shared, OwnMessage::Digest(DigestAt { version, digest }));
     }
 
