@@ -3,15 +3,14 @@
 
 mod common;
 
-use common::cluster::{Cluster, LOG, Rng, blob_key, small_config};
+use common::cluster::{Cluster, Rng, blob_key, small_config};
 use common::handshake::reference;
-use common::peer::{Peer, record};
+use common::peer::{Peer, record, snapshot};
 use sha2::{Digest as _, Sha256};
 use strandline_core::journal::command::{FileName, StorageCommand};
 use strandline_core::lifecycle::api::{
     Done, Event, Flow, LinkRole, MembersChange, PairReason, PeerFaultKind,
 };
-use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::lifecycle::command::{BlobCommand, Command};
 use strandline_core::machine::Machine;
 use strandline_core::record::{Record, State, Version};
@@ -20,7 +19,7 @@ use strandline_core::wire::blob::BlobMessage;
 use strandline_core::wire::message::Message;
 use strandline_core::wire::own::{
     BlobRange, BlobRangeGet, DigestAt, DigestGet, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet,
-    SnapshotOffer, Stop, StopVerdict,
+    Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -37,24 +36,6 @@ fn present(bytes: &[u8]) -> State {
 fn batch(from: Version, records: Vec<Record>) -> Message {
     let to = records.last().map_or(from, |record| record.version);
     Message::Batch(Batch { from, to, more: false, records })
-}
-
-/// A snapshot at `cut`, as a Strandline peer would offer it.
-fn snapshot(cut: Version, records: &[Record]) -> (SnapshotOffer, Vec<u8>) {
-    let header = CheckpointHeader { log: LOG, cut, cut_digest: [5; 32], epochs: Vec::new() };
-    let mut writer = CheckpointWriter::new(&header);
-    let mut bytes = Vec::new();
-    for record in records {
-        writer.push(record).expect("in order");
-        while let Some((_, piece)) = writer.take_output() {
-            bytes.extend(piece);
-        }
-    }
-    let (_, last, _) = writer.finish();
-    bytes.extend(last);
-    let sha256 = Sha256::digest(&bytes).into();
-    let (length, count) = (bytes.len() as u64, records.len() as u64);
-    (SnapshotOffer { cut, cut_digest: None, bytes: length, sha256, records: count }, bytes)
 }
 
 fn chunk(offset: u64, data: &[u8]) -> OwnMessage {

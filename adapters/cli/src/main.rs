@@ -9,12 +9,14 @@ mod context;
 mod control;
 mod entropy;
 mod exit;
+mod migrate;
 mod mirror;
 mod output;
 mod peers;
 mod report;
 mod text;
 mod tree;
+mod watch;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -3,6 +3,9 @@
 mod support;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::TcpStream;
+use std::process::Command;
 use support::{Replica, wait_until};
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -126,4 +129,66 @@ fn other_machines_need_tls_or_plaintext_in_so_many_words() {
     );
     let not_served = a.run(["reload"]);
     assert_eq!(not_served.code, 1, "{}", not_served.stderr);
+}
+
+#[test]
+fn a_thousand_silent_connections_take_nothing_from_a_peer() {
+    raise_descriptors();
+    let authority = Authority::new();
+    let mut a = Replica::writer("a");
+    authority.certify("a", &a);
+    a.put("k", b"one");
+    let address = a.serve(&called("of b"));
+    let mut b = follower(&a);
+    authority.certify("b", &b);
+    b.serve(&calls(&address, "of b"));
+    wait_until_same(&a, &b);
+
+    let flood: Vec<_> = (0..1_000).map(|_| TcpStream::connect(&*address).expect("connects")).collect();
+    a.put("k", b"two");
+    wait_until_same(&a, &b);
+    assert_eq!(b.stop(), 0);
+    a.put("k", b"three");
+    b.serve(&calls(&address, "of b"));
+    wait_until_same(&a, &b);
+    drop(flood);
+    assert_eq!((a.stop(), b.stop()), (0, 0));
+}
+
+/// Makes room for the flood in this process, as far as the system allows; the node inherits it.
+fn raise_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = maximum.map_or(4_000, |maximum| maximum.min(4_000));
+    if current.is_some_and(|current| current < raised) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).expect("is raised");
+    }
+}
+
+/// Runs the commands that OPERATIONS.md gives for an authority and a certificate, as they stand there.
+#[test]
+fn the_commands_of_the_handbook_make_certificates_that_nodes_believe() {
+    let handbook = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/OPERATIONS.md");
+    let handbook = std::fs::read_to_string(handbook).expect("is there");
+    let (_, section) = handbook.split_once("### Certificates").expect("the section");
+    let (_, commands) = section.split_once("```sh\n").expect("its commands");
+    let (commands, _) = commands.split_once("```").expect("their end");
+    let (authority, node) = commands.split_once('\n').expect("the authority's comes first");
+    let run = |commands: &str, replica: &Replica| {
+        let mut shell = Command::new("sh");
+        let ended = shell.args(["-ec", commands]).current_dir(replica.home.path()).output().expect("runs");
+        assert!(ended.status.success(), "{commands}: {}", String::from_utf8_lossy(&ended.stderr));
+    };
+    let mut a = Replica::writer("a");
+    a.put("k", b"one");
+    run(authority, &a);
+    run(node, &a);
+    let mut b = follower(&a);
+    for file in ["ca.pem", "ca.key"] {
+        std::fs::copy(a.path(file), b.path(file)).expect("copies");
+    }
+    run(&node.replace("CN=a", "CN=b").replace("DNS:a", "DNS:b"), &b);
+    let address = a.serve(&called("of b"));
+    b.serve(&calls(&address, "of b"));
+    wait_until_same(&a, &b);
+    assert_eq!((a.stop(), b.stop()), (0, 0));
 }

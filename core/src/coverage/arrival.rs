@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn next() {
+    fn next_in_order() {
         assert_eq!(meaning(Contiguous, 10, Held::Nothing), Arrival::Next);
         assert_eq!(meaning(Sparse, 12, Held::Nothing), Arrival::Next, "sparse positions leave no holes");
     }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn repeat() {
+    fn repeat_of_what_is_held() {
         assert_eq!(meaning(Contiguous, 9, Held::Same), Arrival::Repeat);
         assert_eq!(meaning(Sparse, 9, Held::Same), Arrival::Repeat);
     }

@@ -131,6 +131,39 @@ pub struct Counters {
     pub polled: u64,
 }
 
+impl Counters {
+    /// Adds another hub's.
+    pub fn add(&mut self, other: &Self) {
+        for (reason, count) in &other.refused {
+            *self.refused.entry(*reason).or_default() += count;
+        }
+        for (reason, count) in &other.lost {
+            *self.lost.entry(*reason).or_default() += count;
+        }
+        for (reason, count) in &other.ended {
+            *self.ended.entry(*reason).or_default() += count;
+        }
+        for (sum, more) in [
+            (&mut self.published, other.published),
+            (&mut self.resumed, other.resumed),
+            (&mut self.fresh, other.fresh),
+            (&mut self.holes, other.holes),
+            (&mut self.missed, other.missed),
+            (&mut self.dropped, other.dropped),
+            (&mut self.repeated, other.repeated),
+            (&mut self.ignored, other.ignored),
+            (&mut self.sync_required, other.sync_required),
+            (&mut self.backfilled, other.backfilled),
+            (&mut self.position_runs, other.position_runs),
+            (&mut self.queued, other.queued),
+            (&mut self.copied_bytes, other.copied_bytes),
+            (&mut self.polled, other.polled),
+        ] {
+            *sum += more;
+        }
+    }
+}
+
 pub(super) fn count<K: Ord>(map: &mut BTreeMap<K, u64>, key: K) {
     *map.entry(key).or_default() += 1;
 }

@@ -15,19 +15,17 @@ pub(super) struct Backlog {
     pub(super) how: How,
     /// It begins where nothing was claimed, so a hole inside is told in its place.
     pub(super) across: bool,
-    /// Something of it was handed out.
-    pub(super) begun: bool,
 }
 
 impl Backlog {
     /// What lies between a judged cursor, or a gap, and `through`.
     pub(super) const fn vouched(after: Position, through: Position, how: How) -> Self {
-        Self { after, through, how, across: false, begun: true }
+        Self { after, through, how, across: false }
     }
 
     /// What is held after `after`, holes and all.
     pub(super) const fn held(after: Position, through: Position) -> Self {
-        Self { after, through, how: How::Replayed, across: true, begun: false }
+        Self { after, through, how: How::Replayed, across: true }
     }
 }
 
@@ -182,7 +180,7 @@ impl Subscriber {
             return false;
         }
         let hit = self.queue.iter().position(|queued| match queued {
-            Queued::Backlog(b) => b.begun && b.after < evicted_through && b.after < b.through,
+            Queued::Backlog(b) => b.after < evicted_through && b.after < b.through,
             Queued::Overflow { after, .. } => *after < evicted_through,
             Queued::Item(_) | Queued::Event(..) => false,
         });
@@ -255,13 +253,12 @@ impl Subscriber {
 fn step(backlog: &mut Backlog, buffer: &Buffer) -> Option<Item> {
     let entry = buffer.next_after(backlog.after).filter(|e| e.mark.position <= backlog.through)?;
     let before = entry.mark.position.before();
-    if backlog.across && entry.breaks && backlog.begun && backlog.after < before {
+    if backlog.across && entry.breaks && backlog.after < before {
         backlog.after = before;
         let at = Mark { position: before, ..entry.mark };
         return Some(Item::SyncRequired { reason: Reason::Missed, at });
     }
     backlog.after = entry.mark.position;
-    backlog.begun = true;
     Some(Item::Event { entry: entry.clone(), how: backlog.how })
 }
 

@@ -276,8 +276,18 @@ impl Topic {
         match first.map(|entry| entry.mark.position.before()) {
             None => self.open(shared, id, opened(coverage.incarnation, through, through, false), None),
             Some(after) => {
-                let opened = opened(coverage.incarnation, after, through, false);
-                self.open(shared, id, opened, Some(Backlog::held(after, through)));
+                // What is held may have holes: then it is handed out, and no more is claimed of it.
+                let claimed = if after < coverage.known_from.before() { after } else { through };
+                let opened = opened(coverage.incarnation, after, claimed, false);
+                let at = Mark { incarnation: coverage.incarnation, position: through };
+                let hole_at_end = self.breaks;
+                self.with(shared, id, |subscriber| {
+                    subscriber.open(opened, Some(Backlog::held(after, through)));
+                    if hole_at_end {
+                        subscriber.stale(Reason::Missed, true);
+                        subscriber.sync(at);
+                    }
+                });
             }
         }
     }

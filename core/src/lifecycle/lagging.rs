@@ -17,7 +17,7 @@ pub(super) const BY_POLICY: RequestId = RequestId(0);
 
 /// How far a member is behind.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Lag {
+pub(super) struct Behind {
     /// Bytes of journal above what it counts at.
     pub(super) bytes: u64,
     /// How long there has been something that it has not acknowledged.
@@ -41,11 +41,11 @@ pub(super) struct Lagging {
 
 impl Shared {
     /// How far one member is behind, who counts at `version`.
-    pub(super) fn lag(&self, identity: &str, version: Version) -> Lag {
+    pub(super) fn member_behind(&self, identity: &str, version: Version) -> Behind {
         let behind = version < self.history.tail();
         let goal = self.lagging.goals.get(identity).filter(|goal| behind && version < goal.tail);
         let bytes = if behind { self.journal.index().bytes_after(self.last_upto(version)) } else { 0 };
-        Lag { bytes, ms: goal.map_or(0, |goal| ms(self.now.mono.since(goal.since))) }
+        Behind { bytes, ms: goal.map_or(0, |goal| ms(self.now.mono.since(goal.since))) }
     }
 
     /// The last entry of the journal that holds a version at or below this one.
@@ -81,7 +81,7 @@ impl Shared {
             .filter_map(|member| counted(member, &self.acked).map(|at| (member.identity.clone(), at)))
             .collect();
         for (identity, acked) in counts {
-            let lag = self.lag(&identity, acked);
+            let lag = self.member_behind(&identity, acked);
             let too_far =
                 bytes_max.is_some_and(|max| lag.bytes > max) || ms_max.is_some_and(|max| lag.ms > max);
             if too_far {

@@ -106,11 +106,8 @@ impl Session {
     /// The search is over: the verdict, with the lowest version of ours known to differ.
     fn parted(&mut self, shared: &mut Shared) {
         let Some(Search { mut found, high, suspected, .. }) = self.evidence.search.take() else { return };
-        if !suspected {
-            found.at = high;
-        } else if found.at > high {
-            found.at = high;
-        }
+        // What is only suspected may part below what was searched.
+        found.at = if suspected { found.at.min(high) } else { high };
         self.stop(shared, Verdict::Diverged(found));
     }
 

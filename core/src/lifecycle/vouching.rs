@@ -5,13 +5,11 @@ use super::api::{Divergence, PairReason, PeerFaultKind};
 use super::digests::{Answered, DigestFor};
 use super::judge::short;
 use super::parting::Search;
-use super::receive::Receive;
 use super::session::Session;
 use super::shared::Shared;
 use crate::record::Version;
 use crate::time::Instant;
 use crate::verdict::Verdict;
-use crate::wire::message::Message;
 use crate::wire::own::{DigestAt, DigestGet, EpochMark, OwnMessage};
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
@@ -230,8 +228,8 @@ impl Session {
     pub(super) fn vouch(&mut self, shared: &mut Shared, version: Version, answered: Answered) {
         let vouches = self.peer.history && shared.opaque.chained && !version.is_zero();
         match answered {
-            Answered::Batch => self.receive = if vouches { Receive::Vouching } else { Receive::Idle },
-            Answered::Snapshot => {}
+            Answered::Batch if vouches => self.arrivals.vouching += 1,
+            Answered::Batch | Answered::Snapshot => {}
         }
         if vouches {
             return self.want_digest(shared, version, DigestFor::Vouch(answered));
@@ -247,11 +245,12 @@ impl Session {
         digest: Option<[u8; 32]>,
     ) {
         match answered {
-            Answered::Batch => self.receive = Receive::Idle,
+            Answered::Batch => self.arrivals.vouching = self.arrivals.vouching.saturating_sub(1),
             Answered::Snapshot => {}
         }
         self.tell_digest(shared, version, digest);
         self.send_ack(shared, version);
+        self.acknowledge_durable(shared);
         self.retry(shared);
     }
 
@@ -272,12 +271,6 @@ impl Session {
         let rest_ms = REST_MS << self.evidence.stalled;
         self.evidence.rest_until = shared.now.mono.after_ms(rest_ms);
         true
-    }
-
-    /// An acknowledgement without a comparison before it, for a peer that has none to make.
-    pub(super) fn send_ack(&mut self, shared: &mut Shared, watermark: Version) {
-        self.acked = self.acked.max(watermark);
-        self.send(shared, &Message::Ack { watermark });
     }
 }
 

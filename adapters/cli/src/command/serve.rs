@@ -8,14 +8,17 @@ use crate::exit::Failure;
 use crate::output::Output;
 use serde::Serialize;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use strandline_core::error::StorageFault;
 use strandline_core::lifecycle::api::Event;
 use strandline_file::node::{Node, NodeConfig, NodeHandle};
 use strandline_net::{Access, AccessError, NetConfig, NetworkError};
 use strandline_tokio::{ServeConfig, ServeError, Server};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -39,6 +42,10 @@ pub(crate) struct Args {
     plaintext: bool,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// Answer /healthz, /readyz and /metrics here, over plain HTTP and to whoever asks; port 0 takes any
+    /// free one.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
     /// How much to log on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log_level: tracing::Level,
@@ -91,9 +98,14 @@ The peers file (TOML; keep it readable by its owner only; paths are relative to 
 SIGHUP, or `strandline reload`, reads all of these files anew. Once ready it prints `listening on
 ADDRESS:PORT`.";
 
+/// Longest time that HTTP clients get to take their answers when the node ends.
+const HTTP_END: Duration = Duration::from_secs(1);
+
 #[derive(Serialize)]
 struct Ready<'a> {
     listening: SocketAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<SocketAddr>,
     log: &'a str,
     identity: &'a str,
 }
@@ -133,8 +145,15 @@ async fn serve(
     let backend = backend.reloaded_by(reload.clone());
     let ended = match Control::start(dir, backend) {
         Ok(control) => {
-            let ended = match ready(args, output, &server).await {
-                Ok(()) => ends.wait(&reload).await,
+            let ended = match Http::start(args.http, &server).await {
+                Ok(http) => {
+                    let ended = match ready(args, output, &server, http.address).await {
+                        Ok(()) => ends.wait(&reload).await,
+                        Err(failure) => Err(failure),
+                    };
+                    http.stop().await;
+                    ended
+                }
                 Err(failure) => Err(failure),
             };
             tokio::task::block_in_place(|| control.stop());
@@ -166,11 +185,53 @@ fn start_failure(args: &Args, source: &Source, error: ServeError) -> Failure {
     }
 }
 
-async fn ready(args: &Args, output: Output, server: &Server) -> Result<(), Failure> {
+/// The HTTP server of the node, if it is asked for one.
+struct Http {
+    address: Option<SocketAddr>,
+    /// Dropped to end it, and its task.
+    running: Option<(tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<io::Result<()>>)>,
+}
+
+impl Http {
+    async fn start(address: Option<SocketAddr>, server: &Server) -> Result<Self, Failure> {
+        let Some(address) = address else { return Ok(Self { address: None, running: None }) };
+        let failed = |error: io::Error| {
+            Failure::peer(format!("cannot listen for HTTP on {address}: {error}"))
+                .advise("name an address of this machine that is free")
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let until = async { drop(stopped.await) };
+        let task = tokio::spawn(strandline_http::ops::serve(listener, server.handle().clone(), until));
+        Ok(Self { address: Some(address), running: Some((stop, task)) })
+    }
+
+    /// Ends it. A client that holds its connection open is not waited for.
+    async fn stop(self) {
+        if let Some((stop, task)) = self.running {
+            drop(stop);
+            let abort = task.abort_handle();
+            if tokio::time::timeout(HTTP_END, task).await.is_err() {
+                abort.abort();
+            }
+        }
+    }
+}
+
+async fn ready(
+    args: &Args,
+    output: Output,
+    server: &Server,
+    http: Option<SocketAddr>,
+) -> Result<(), Failure> {
     let status = server.handle().status().await.map_err(|e| Failure::refused(e.to_string()))?;
     let listening = server.local_addr();
-    let ready = Ready { listening, log: &status.log.to_string(), identity: &status.identity };
+    let ready = Ready { listening, http, log: &status.log.to_string(), identity: &status.identity };
     output.result(format!("listening on {listening}"), &ready)?;
+    if let Some(http) = http {
+        output.text(format!("HTTP on {http}"))?;
+    }
     if let Some(file) = &args.ready_file {
         // Under another name first: whoever waits for the file must not see half of it.
         let fresh = file.with_added_extension("new");

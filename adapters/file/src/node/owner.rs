@@ -2,7 +2,7 @@
 //! through one channel, and what the root says goes out through one drain.
 
 use super::api::{
-    CloseReply, LinkReply, Request, RequestReply, Unavailable, WaitPolicy, WriteError, owner_lost,
+    CloseReply, Ending, LinkReply, Request, RequestReply, Unavailable, WaitPolicy, WriteError, owner_lost,
 };
 use super::links::{LinkSink, Links};
 use super::reply::{Permit, Reply};
@@ -60,6 +60,8 @@ impl Root for Replica {
         match request {
             Request::Compact { upto } => self.handle_compact(now, upto),
             Request::Members(change) => self.handle_members(now, change),
+            Request::Collect(collect) => self.handle_collect(now, collect),
+            Request::Scrub(scrub) => self.handle_scrub(now, scrub),
             Request::Fence { epoch } => self.handle_fence(now, epoch),
         }
     }
@@ -157,16 +159,20 @@ pub(crate) struct Owner<R, X> {
 }
 
 /// How an owner ended, for those who asked it to.
-pub(crate) struct Ended {
+pub(crate) struct Ended<R> {
     closing: Vec<CloseReply>,
     fault: Option<StorageFault>,
+    /// Open until the ending is set, so that nobody finds the owner gone before.
+    inputs: Receiver<Input<R>>,
 }
 
-impl Ended {
-    /// Tells everyone who called `close`.
-    pub(crate) fn answer(self) {
+impl<R> Ended<R> {
+    /// Tells everyone who called `close`, and those who will.
+    pub(crate) fn answer(self, ending: &Ending) {
+        let ended = ending.get_or_init(|| self.fault.map_or(Ok(()), Err));
+        drop(self.inputs);
         for reply in self.closing {
-            reply.give(self.fault.clone().map_or(Ok(()), Err));
+            reply.give(Some(ended.clone()));
         }
     }
 }
@@ -191,7 +197,7 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
     }
 
     /// Runs until the root has closed.
-    pub(crate) fn run(mut self) -> Ended {
+    pub(crate) fn run(mut self) -> Ended<R> {
         let mut buf = Vec::new();
         let mut now = self.clock.now();
         let mut next = drain(&mut self.root, &mut self.outside, &mut buf, OUTPUTS_PER_TURN_MAX);
@@ -206,7 +212,7 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
             }
         }
         self.outside.links.close_all();
-        Ended { closing: self.closing, fault: self.outside.fault }
+        Ended { closing: self.closing, fault: self.outside.fault, inputs: self.inputs }
     }
 
     /// The next input, or `None` when it is time for something else.
@@ -275,10 +281,7 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
                     self.outside.pages.remove(id);
                 }
             }
-            Input::Close(mut reply) => {
-                reply.when_lost(|| Err(owner_lost()));
-                self.closing.push(reply);
-            }
+            Input::Close(reply) => self.closing.push(reply),
             Input::Completed(completion) => self.root.handle_completion(now, completion),
         }
     }

@@ -362,6 +362,12 @@ impl Journal {
         self.live.map(|live| live.number)
     }
 
+    /// Where the durable bytes of the segment that grows end.
+    #[must_use]
+    pub fn end(&self) -> Option<Position> {
+        self.live.map(|live| Position { segment: live.number, offset: live.offset })
+    }
+
     /// A forced switch that has become durable, once. A new log's first segment counts as one.
     pub const fn take_switched(&mut self) -> Option<Switched> {
         self.switched.take()

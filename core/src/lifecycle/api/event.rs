@@ -116,6 +116,16 @@ pub enum Event {
     Closed,
 }
 
+/// How far someone is behind our durable tail.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Lag {
+    /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
+    pub entries: Option<u64>,
+    /// For how long, in milliseconds, the first of them has been durable: at most a little less than
+    /// that, and no further back than this run of the replica. Absent if it lacks nothing of this run.
+    pub age_ms: Option<u64>,
+}
+
 /// How a link stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkStatus {
@@ -131,6 +141,8 @@ pub struct LinkStatus {
     pub state: &'static str,
     /// What the peer has acknowledged on this link.
     pub acked: Version,
+    /// How far that is behind our tail.
+    pub lag: Lag,
     /// Where the peer said it stands, if it did: its durable tail.
     pub peer_tail: Option<Version>,
     /// The latest verdict.
@@ -148,6 +160,10 @@ pub struct MemberStatus {
     pub incarnation: Option<Incarnation>,
     /// What it has durably acknowledged.
     pub acked: Version,
+    /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
+    pub lag_entries: Option<u64>,
+    /// Up to where it has the blobs as well.
+    pub complete: Version,
     /// Where compaction counts it; absent if it holds compaction up at nothing.
     pub counts_at: Option<Version>,
     /// Bytes of journal above that.
@@ -189,6 +205,10 @@ pub struct Status {
     pub present: u64,
     /// Tombstones kept.
     pub tombstones: u64,
+    /// Up to where every record that is the last of its key has its blob here.
+    pub complete: Version,
+    /// Records that wait for their blobs.
+    pub blobs_wanted: u64,
     /// Whether a membership was ever stored.
     pub members_configured: bool,
     /// The members.

@@ -210,7 +210,7 @@ impl Shared {
     }
 
     /// How many journal entries the durable tail lies ahead of `at`; `None` below the floor.
-    fn behind(&self, at: Version) -> Option<u64> {
+    pub(super) fn behind(&self, at: Version) -> Option<u64> {
         if at < self.history.floor() {
             return None;
         }

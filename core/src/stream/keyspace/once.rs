@@ -5,9 +5,9 @@ use super::expiry::touch;
 use super::publish::{append, has_position};
 use super::space::{Data, Identity, Once, Record, Space};
 use crate::stream::error::{CallerError, Mismatch, StreamError};
-use crate::stream::event::{Event, EventId};
+use crate::stream::event::{Event, EventId, OnceKey};
 use crate::stream::layout::Layout;
-use crate::stream::limits::{ONCE_DROPPED_MAX, ONCE_KEY_BYTES_MAX, ONCE_RECORDS_MAX};
+use crate::stream::limits::{ONCE_DROPPED_MAX, ONCE_RECORDS_MAX};
 use crate::stream::reply::Told;
 use crate::stream::retention::Expiry;
 use alloc::vec::Vec;
@@ -35,26 +35,30 @@ fn found(once: Option<&Once>, key: &[u8], identity: &Identity, step: &Step<'_>) 
 pub(super) fn add_once(
     step: &Step<'_>,
     space: &mut Space,
-    key: &[u8],
+    key: &OnceKey,
     event: &Event,
 ) -> Result<Told, StreamError> {
-    if key.is_empty() || key.len() > ONCE_KEY_BYTES_MAX {
-        return Err(CallerError::InvalidOnceKey { bytes: key.len() }.into());
-    }
+    let key = key.as_bytes();
     let generation = step.life().generation;
     let made_anew =
         step.plan.write == super::bind::Write::Make && !(step.layout == Layout::Pulse && generation == 1);
     let held = space.held(generation).filter(|_| !made_anew);
     let identity = identity(step.layout, event);
     let instant = instant(step, held)?;
-    let told = match found(held.map(|data| &data.once), key, &identity, step) {
+    let found = found(held.map(|data| &data.once), key, &identity, step);
+    if matches!(found, Found::Nothing) {
+        has_position(step, held.and_then(|data| data.log.as_ref()))?;
+        if let Some(data) = held {
+            has_room(&data.once, step)?;
+        }
+    }
+    let told = match found {
         Found::Other => return Err(CallerError::IdempotencyConflict.into()),
-        Found::Same(id) => Told::AddedOnce { id, published: false },
+        Found::Same(id) => {
+            step.plan.commit(step.layout, space);
+            Told::AddedOnce { id, published: false }
+        }
         Found::Nothing => {
-            has_position(step, held.and_then(|data| data.log.as_ref()))?;
-            if let Some(data) = held {
-                has_room(&data.once, step)?;
-            }
             step.plan.commit(step.layout, space);
             let data = space.data(generation);
             let id = append(step, data, event);
@@ -67,7 +71,6 @@ pub(super) fn add_once(
             Told::AddedOnce { id, published: true }
         }
     };
-    step.plan.commit(step.layout, space);
     settle(step, space.data(generation), instant, &told);
     Ok(told)
 }
