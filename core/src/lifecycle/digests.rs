@@ -52,7 +52,7 @@ struct Running {
 }
 
 /// The digests that one session waits for. The bound is what may ask: one standing, one comparison,
-/// one acknowledgement, one step of a search, and [`super::parting::QUESTIONS_MAX`] questions.
+/// one acknowledgement, one step of a search, and [`super::vouching::QUESTIONS_MAX`] questions.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
     waiting: VecDeque<Job>,

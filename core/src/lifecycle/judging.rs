@@ -1,6 +1,6 @@
 //! Judging the pair: standings go out and come in, and no record goes before both were judged.
 
-use super::api::{Divergence, PairReason, PairVerdict, PeerFaultKind, Verified};
+use super::api::{PairVerdict, PeerFaultKind, Verified};
 use super::digests::DigestFor;
 use super::judge::{self, AckCase, Judgement, Known, Standing, Takes};
 use super::membership::MemberInput;
@@ -27,6 +27,8 @@ impl Session {
     /// The peer says where it stands. The first time this opens repair; later it is a sign of life
     /// that must not contradict what is known.
     pub(super) fn on_position(&mut self, shared: &mut Shared, position: &Position) {
+        // Also while it is searched where histories part: below it the peer cannot tell.
+        self.evidence.peer_floor = position.floor.version;
         if self.is_stopped() {
             return;
         }
@@ -39,7 +41,6 @@ impl Session {
         if self.digests.judges() {
             return;
         }
-        self.evidence.peer_floor = theirs.floor;
         self.evidence.peer_tail = theirs.tail;
         self.evidence.stood = true;
         self.evidence.peer_epoch = position.epochs.last().cloned();
@@ -128,32 +129,6 @@ impl Session {
                 self.open(shared, first, Some(verdict));
             }
         }
-    }
-
-    /// Tells if the peer lost what it had acknowledged. `false` if repair must not go on for it.
-    fn told_life(&mut self, shared: &mut Shared, theirs: &Standing, verified: Verified) -> bool {
-        match self.judge_life(shared, theirs, verified) {
-            None => true,
-            Some(verdict @ Verdict::Unknown { .. }) => {
-                self.stop(shared, verdict);
-                false
-            }
-            Some(verdict) => {
-                self.give_verdict(shared, verdict);
-                true
-            }
-        }
-    }
-
-    /// A peer that is ahead of its log's writer, and is another life than the one we knew, brought
-    /// these records from its other life.
-    fn of_another_life(&self, shared: &Shared, found: Divergence) -> Divergence {
-        let mark = shared.acked.get(&self.peer.identity);
-        let other = mark.is_some_and(|mark| mark.incarnation != self.peer.incarnation);
-        if other && found.reason == PairReason::AheadOfTail {
-            return Divergence { reason: PairReason::OtherIncarnation, ..found };
-        }
-        found
     }
 
     fn open(&mut self, shared: &mut Shared, first: bool, verdict: Option<PairVerdict>) {

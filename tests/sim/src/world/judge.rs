@@ -145,13 +145,22 @@ impl World {
         // One that was being taken when its node ended may begin after a later one.
         self.forked |= epoch < self.epoch;
         self.epoch = self.epoch.max(epoch);
+        self.parts_from(at);
+        let node = &mut self.nodes[at];
+        node.writes = true;
+        node.submitted = node.submitted_or_claimed();
+        if node.pending.is_empty() {
+            node.latest.clone_from(&node.mirror);
+        }
+        Ok(())
+    }
+
+    /// Whoever holds what a new writer does not is another history from then on.
+    pub(super) fn parts_from(&mut self, at: usize) {
         let base = self.nodes[at].submitted_or_claimed();
         let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
-        let parted = others.flat_map(|(_, node)| [node.claim.digest, node.submitted_or_claimed()]);
-        self.forked |= parted.into_iter().any(|digest| self.tree.path(&digest, &base).is_none());
-        self.nodes[at].writes = true;
-        self.nodes[at].submitted = base;
-        Ok(())
+        let mut held = others.flat_map(|(_, node)| [node.claim.digest, node.submitted_or_claimed()]);
+        self.forked |= held.any(|digest| self.tree.path(&digest, &base).is_none());
     }
 
     pub(super) fn status(&self, at: usize) -> Status {

@@ -97,7 +97,11 @@ impl World {
         let now = self.nodes[at].now(self.time_ns);
         let epoch = if fault == Fault::WrongEpoch { self.nodes[at].epoch } else { self.epoch_asked + 1 };
         self.epoch_asked = self.epoch_asked.max(epoch);
-        let Some(replica) = self.nodes[at].replica_mut() else { return Ok(()) };
+        if self.nodes[at].replica().is_none() {
+            return Ok(());
+        }
+        self.parts_from(at);
+        let replica = self.nodes[at].replica_mut().expect("it serves");
         let request = replica.handle_fence(now, epoch);
         self.count(fault);
         self.step(12, at, request.0);
