@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::host::NodeHost;
 use crate::model::{Digest, Mirror};
+use crate::world::Reader;
 use std::collections::{BTreeSet, VecDeque};
 use strandline_core::id::{LinkId, LogId};
 use strandline_core::lifecycle::config::ReplicaConfig;
@@ -101,6 +102,8 @@ pub struct Node {
     pub damage: Vec<Damage>,
     /// An older copy of its directory and blobs, with the tail it had.
     pub backup: Option<Backup>,
+    /// Someone who follows what it makes durable.
+    pub reader: Reader,
     /// Links that may not be handed bytes before they resume.
     pub paused: BTreeSet<LinkId>,
     /// Links to close once their bytes are out.
@@ -153,6 +156,7 @@ impl Node {
             cut: None,
             damage: Vec::new(),
             backup: None,
+            reader: Reader::default(),
             paused: BTreeSet::new(),
             closing: BTreeSet::new(),
             starts: 0,
