@@ -165,6 +165,7 @@ impl From<MutationError> for Failure {
     fn from(error: MutationError) -> Self {
         let text = error.to_string();
         match error {
+            MutationError::Collecting { .. } => Self::refused(text).advise("put it again"),
             MutationError::Full { .. } => Self::refused(text).advise("try again"),
             MutationError::BatchTooLarge { .. } => Self::usage(text).advise("write less at once"),
             MutationError::JournalFull { .. } => {

@@ -9,6 +9,7 @@ mod context;
 mod control;
 mod entropy;
 mod exit;
+mod migrate;
 mod mirror;
 mod output;
 mod peers;

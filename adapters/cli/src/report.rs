@@ -1,5 +1,9 @@
 //! How a replica stands, as data: what `status --json` prints and the control protocol carries.
 
+mod blobs;
+
+pub(crate) use blobs::{CollectedReport, ScrubbedReport};
+
 use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
@@ -31,6 +35,10 @@ pub(crate) struct StatusReport {
     pub(crate) journal_bytes: u64,
     pub(crate) present: u64,
     pub(crate) tombstones: u64,
+    /// Up to where every key has its blob here.
+    pub(crate) complete: VersionText,
+    /// Keys whose blob is awaited from a peer.
+    pub(crate) blobs_wanted: u64,
     pub(crate) members_configured: bool,
     pub(crate) members: Vec<MemberReport>,
     /// Up to where the journal may be compacted now; absent if nowhere.
@@ -54,6 +62,8 @@ pub(crate) struct MemberReport {
     pub(crate) state: String,
     pub(crate) incarnation: Option<String>,
     pub(crate) acked: VersionText,
+    /// Up to where it has the blobs as well.
+    pub(crate) complete: VersionText,
     /// Where compaction counts it; absent if it holds nothing up.
     pub(crate) counts_at: Option<VersionText>,
     /// Journal entries that it lacks; absent below the floor.
@@ -152,6 +162,8 @@ impl From<&Status> for StatusReport {
             journal_bytes: status.journal_bytes,
             present: status.present,
             tombstones: status.tombstones,
+            complete: VersionText(status.complete),
+            blobs_wanted: status.blobs_wanted,
             members_configured: status.members_configured,
             members: status.members.iter().map(MemberReport::from).collect(),
             compactable: status.compactable.map(VersionText),
@@ -172,6 +184,7 @@ impl From<&MemberStatus> for MemberReport {
             state: member.state.to_owned(),
             incarnation: member.incarnation.map(|i| i.to_string()),
             acked: VersionText(member.acked),
+            complete: VersionText(member.complete),
             counts_at: member.counts_at.map(VersionText),
             lag_entries: member.lag_entries,
             lag_bytes: member.lag_bytes,

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use strandline_core::error::StorageFault;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Cursor, CursorVerdict, Entry, MembersChange, Mutation, Page, Scan, ScanPage, Status,
-    SubscriptionEnd,
+    Change, Collect, Collected, Compacted, Cursor, CursorVerdict, Entry, MembersChange, Mutation, Page, Scan,
+    ScanPage, Scrub, Scrubbed, Status, SubscriptionEnd,
 };
 use strandline_core::lifecycle::recovery::{Init, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
@@ -192,6 +192,35 @@ impl BlockingReplica {
         let (tx, rx) = channel();
         self.handle().members(change, answer(tx));
         wait(&rx)
+    }
+
+    /// Collects the blobs that nothing needs, or says which they are.
+    ///
+    /// # Errors
+    /// [`RequestFailed`] says who refused it.
+    pub fn collect(&self, collect: Collect) -> Result<Collected, RequestFailed> {
+        let (tx, rx) = channel();
+        self.handle().collect(collect, answer(tx));
+        wait(&rx)
+    }
+
+    /// Looks for damage in the blobs that keys name, no faster than asked for.
+    ///
+    /// # Errors
+    /// [`RequestFailed`] says who refused it.
+    pub fn scrub(&self, scrub: Scrub) -> Result<Scrubbed, RequestFailed> {
+        let (tx, rx) = channel();
+        self.handle().scrub(scrub, answer(tx));
+        wait(&rx)
+    }
+
+    /// Whether a key is present and its blob is not here yet.
+    ///
+    /// # Errors
+    /// The replica cannot be asked.
+    pub fn blob_pending(&self, key: &Key) -> Result<bool, Unavailable> {
+        let key = key.clone();
+        self.read(move |replica| replica.blob_pending(&key))
     }
 
     /// Subscribes to the changes after `cursor`.

@@ -157,7 +157,7 @@ impl Shared {
         }
     }
 
-    fn advance_compaction(&mut self) {
+    pub(super) fn advance_compaction(&mut self) {
         let Some(mut running) = self.compaction.take() else { return };
         if running.result.is_none() {
             running.part.step(self.journal.index(), &mut self.out);
@@ -173,7 +173,8 @@ impl Shared {
             }
         }
         running.switching &= self.journal.take_switched_if(running.switching).is_none();
-        let due = !running.switching && !running.committing;
+        // One replacement of `current` at a time.
+        let due = !running.switching && !running.committing && self.committing.is_none();
         if let Some(result) = running.result.as_ref().filter(|_| due) {
             running.committing = true;
             self.commit_compaction(result);
@@ -189,6 +190,7 @@ impl Shared {
         current.floor_digest = result.floor_digest;
         current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
         opaque.checkpoint_records = result.records;
+        opaque.wanting = self.wanting();
         self.save_current(Commit::Compaction, current, opaque);
     }
 
@@ -206,7 +208,9 @@ impl Shared {
         let Some((current, opaque)) = self.committing.take() else {
             unreachable!("current was being replaced");
         };
-        (self.current, self.opaque) = (current, opaque);
+        // Numbers of checkpoints may have been taken meanwhile.
+        let next_checkpoint = self.current.next_checkpoint.max(current.next_checkpoint);
+        (self.current, self.opaque) = (Current { next_checkpoint, ..current }, opaque);
     }
 
     /// `current` names the new checkpoint.
@@ -243,7 +247,10 @@ impl Shared {
         match (request == BY_POLICY, done) {
             (false, done) => self.out.event(Event::Done { request, done }),
             (true, Done::Compacted(compacted)) => self.out.event(Event::Compacted { compacted }),
-            (true, Done::Refused(_) | Done::Members | Done::Fenced(_)) => self.lagging.rests = true,
+            (
+                true,
+                Done::Refused(_) | Done::Members | Done::Fenced(_) | Done::Collected(_) | Done::Scrubbed(_),
+            ) => self.lagging.rests = true,
         }
     }
 

@@ -29,6 +29,14 @@ pub struct ReplicaConfig {
     pub keepalive_ms: u64,
     /// How long such a link may be silent.
     pub idle_ms: u64,
+    /// Most records that may wait for their blobs; beyond them whole batches wait.
+    pub blobs_wanted_max: u32,
+    /// How long blobs may fail to come without a verdict.
+    pub blob_wait_ms: u64,
+    /// Most reads of the journal for peers that are out at once, over all links.
+    pub plan_reads_max: u32,
+    /// Most bytes of the journal that are kept for other peers after they were read for one.
+    pub plan_kept_bytes_max: u64,
     /// A member with more bytes of journal than this above what it acknowledged lapses: it holds
     /// compaction up no more, and must be reseeded. Off if absent.
     pub member_lag_bytes_max: Option<u64>,
@@ -69,6 +77,10 @@ impl Default for ReplicaConfig {
             acked_save_ms: 50,
             keepalive_ms: 15_000,
             idle_ms: 60_000,
+            blobs_wanted_max: 65_536,
+            blob_wait_ms: 60_000,
+            plan_reads_max: 8,
+            plan_kept_bytes_max: 8 << 20,
             member_lag_bytes_max: None,
             member_lag_ms_max: None,
             compact_after_bytes: None,
@@ -150,6 +162,8 @@ impl ReplicaConfig {
             ("link_queue_bytes_max", self.link_queue_bytes_max),
             ("blob_requests_max", u64::from(self.blob_requests_max)),
             ("snapshot_requests_max", u64::from(self.snapshot_requests_max)),
+            ("blobs_wanted_max", u64::from(self.blobs_wanted_max)),
+            ("plan_reads_max", u64::from(self.plan_reads_max)),
             ("compaction_keys_max", u64::from(self.compaction_keys_max)),
             ("subscription_reads_max", u64::from(self.subscription_reads_max)),
             ("page_bytes_max", u64::from(self.page_bytes_max)),

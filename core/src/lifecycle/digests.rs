@@ -1,7 +1,7 @@
 //! Digests of our history that a session needs and that are not at hand: computed one after the
 //! other, each from the anchor before it.
 
-use super::entry::ENTRY_RECORD;
+use super::entry::is_record;
 use super::history::extend_digest;
 use super::judge::Standing;
 use super::session::Session;
@@ -135,7 +135,7 @@ impl Session {
         let digest = &mut running.digest;
         let accepted = result.and_then(|bytes| {
             running.reader.accept(&request, &bytes, &mut |_, kind, entry| {
-                if kind == ENTRY_RECORD {
+                if is_record(kind) {
                     *digest = extend_digest(digest, entry);
                 }
                 ControlFlow::Continue(())

@@ -105,6 +105,7 @@ impl Shared {
             (self.fencing.is_some() || self.beginning.is_some(), "a move of the authority"),
             (self.compaction.is_some(), "a compaction"),
             (self.install.is_some(), "the installation of a snapshot"),
+            (self.committing.is_some(), "a scrub that begins"),
         ];
         if let Some((_, what)) = busy.into_iter().find(|(busy, _)| *busy) {
             return Err(RequestError::Busy { what });

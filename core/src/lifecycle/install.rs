@@ -75,6 +75,8 @@ pub(super) struct Install {
     pub(super) stats_out: u32,
     pub(super) unlooked: BTreeSet<BlobKey>,
     pub(super) missing: BTreeSet<BlobKey>,
+    /// Blobs that the peer which brings it does not have either: its records wait for them.
+    pub(super) absent: BTreeSet<BlobKey>,
 }
 
 impl Install {
@@ -99,6 +101,7 @@ impl Install {
             stats_out: 0,
             unlooked: BTreeSet::new(),
             missing: BTreeSet::new(),
+            absent: BTreeSet::new(),
         }
     }
 
@@ -260,7 +263,12 @@ impl Session {
     /// all, and say so. It does not: a snapshot never drops local records.
     fn answer_offer_below_tail(&mut self, shared: &mut Shared, cut: Version) {
         if shared.history.contains(cut) || cut < shared.history.floor() {
-            return self.vouch(shared, cut, Answered::Snapshot);
+            if self.peer.history {
+                return self.vouch(shared, cut, Answered::Snapshot);
+            }
+            // As for a batch: a peer of the reference is answered with our tail.
+            let tail = shared.history.tail();
+            return self.send_ack(shared, tail);
         }
         let verdict = Verdict::Diverged(Divergence {
             at: cut,

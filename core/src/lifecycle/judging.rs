@@ -9,7 +9,7 @@ use super::shared::Shared;
 use super::source::Source;
 use crate::record::Version;
 use crate::verdict::Verdict;
-use crate::wire::own::{EpochMark, Mark, OwnMessage, Position};
+use crate::wire::own::{Acknowledgement, EpochMark, Mark, OwnMessage, Position};
 use alloc::string::ToString;
 
 impl Session {
@@ -51,6 +51,11 @@ impl Session {
         }
         if let Some(parted) = parted(shared, position) {
             return self.stop(shared, parted);
+        }
+        let tail = shared.history.tail();
+        if self.told.is_none() && self.peer.waits && !tail.is_zero() && tail <= theirs.tail {
+            // The peer takes our tail from our position; up to where the blobs are it learns from this.
+            self.send_ack(shared, tail);
         }
         self.judge_standing(shared, theirs);
     }
@@ -145,20 +150,23 @@ impl Session {
     fn of_another_life(&self, shared: &Shared, found: Divergence) -> Divergence {
         let mark = shared.acked.get(&self.peer.identity);
         let other = mark.is_some_and(|mark| mark.incarnation != self.peer.incarnation);
-        let reason = match found.reason {
-            PairReason::AheadOfTail if other => PairReason::OtherIncarnation,
-            reason => reason,
-        };
-        Divergence { reason, ..found }
+        if other && found.reason == PairReason::AheadOfTail {
+            return Divergence { reason: PairReason::OtherIncarnation, ..found };
+        }
+        found
     }
 
     fn open(&mut self, shared: &mut Shared, first: bool, verdict: Option<PairVerdict>) {
-        if let Some(verdict) = verdict {
+        if let Some(verdict) = verdict.filter(|_| first || !self.waits_for_blobs()) {
             self.give_verdict(shared, verdict);
         }
         if first {
             self.source = if self.sends() { Source::Idle } else { Source::Off };
+            if let Some(complete) = self.complete_early.take() {
+                self.complete(shared, complete);
+            }
             self.pump_source(shared);
+            self.want_wanted(shared);
             // What came while the standing was being judged.
             self.retry(shared);
         }
@@ -172,6 +180,34 @@ impl Session {
         // A book without room for this peer holds back compaction for no member: all have a place.
         let _ = shared.acked.reconcile(identity, incarnation, version);
         shared.member_input(identity, MemberInput::Acknowledged { version });
+    }
+
+    /// The peer has the blobs of everything up to here.
+    fn complete(&mut self, shared: &mut Shared, complete: Version) {
+        let (identity, incarnation) = (&self.peer.identity, self.peer.incarnation);
+        let acked = shared.acked.get(identity).map_or(Version::ZERO, |mark| mark.version);
+        // Of a peer without a place in the book nothing is known, and nothing counts.
+        let _ = shared.acked.complete(identity, incarnation, complete.min(acked));
+    }
+
+    /// The peer acknowledges what it has durably applied, and up to where it has the blobs as well.
+    pub(super) fn on_own_ack(&mut self, shared: &mut Shared, ack: Acknowledgement) {
+        if self.is_stopped() || !self.sends() {
+            return;
+        }
+        if self.judging() {
+            if !self.too_early(shared, "an acknowledgement") {
+                self.complete_early = Some(ack.complete);
+            }
+            return;
+        }
+        if ack.watermark <= self.acked && !self.answers(ack.watermark) {
+            // Nothing new was applied: only blobs came.
+            self.complete(shared, ack.complete);
+            return self.pump_source(shared);
+        }
+        self.complete_early = Some(ack.complete);
+        self.on_ack(shared, ack.watermark);
     }
 
     /// The peer acknowledges what it has durably applied.
@@ -201,6 +237,10 @@ impl Session {
             return;
         }
         let startup = matches!(self.source, Source::Waiting);
+        if !self.peer.waits {
+            // It stores the blobs first.
+            self.complete_early = Some(version);
+        }
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
         match judge::ack_case(floor, tail, version, shared.history.contains(version)) {
             AckCase::Ours => {
@@ -208,8 +248,13 @@ impl Session {
                     return;
                 }
                 self.acknowledged(shared, version);
-                let verified = self.verified();
-                self.give_verdict(shared, Verdict::Complete { through: tail, verified });
+                if let Some(complete) = self.complete_early.take() {
+                    self.complete(shared, complete);
+                }
+                if !self.waits_for_blobs() {
+                    let verified = self.verified();
+                    self.give_verdict(shared, Verdict::Complete { through: tail, verified });
+                }
                 self.source_acked(shared, version);
             }
             AckCase::BelowFloor => {

@@ -4,13 +4,11 @@
 use super::api::{Divergence, PairReason, PairVerdict, PeerFaultKind, Verified};
 use super::digests::{Answered, DigestFor};
 use super::judge::{Standing, short};
-use super::receive::Receive;
 use super::session::Session;
 use super::shared::Shared;
 use crate::record::Version;
 use crate::time::Instant;
 use crate::verdict::Verdict;
-use crate::wire::message::Message;
 use crate::wire::own::{DigestAt, DigestGet, EpochMark, OwnMessage};
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
@@ -235,8 +233,8 @@ impl Session {
     pub(super) fn vouch(&mut self, shared: &mut Shared, version: Version, answered: Answered) {
         let vouches = self.peer.history && shared.opaque.chained && !version.is_zero();
         match answered {
-            Answered::Batch => self.receive = if vouches { Receive::Vouching } else { Receive::Idle },
-            Answered::Snapshot => {}
+            Answered::Batch if vouches => self.arrivals.vouching += 1,
+            Answered::Batch | Answered::Snapshot => {}
         }
         if vouches {
             return self.want_digest(shared, version, DigestFor::Vouch(answered));
@@ -252,11 +250,12 @@ impl Session {
         digest: Option<[u8; 32]>,
     ) {
         match answered {
-            Answered::Batch => self.receive = Receive::Idle,
+            Answered::Batch => self.arrivals.vouching = self.arrivals.vouching.saturating_sub(1),
             Answered::Snapshot => {}
         }
         self.tell_digest(shared, version, digest);
         self.send_ack(shared, version);
+        self.acknowledge_durable(shared);
         self.retry(shared);
     }
 
@@ -342,11 +341,8 @@ impl Session {
     /// The search is over: the verdict, with the lowest version of ours known to differ.
     fn parted(&mut self, shared: &mut Shared) {
         let Some(Search { mut found, high, suspected, .. }) = self.evidence.search.take() else { return };
-        if !suspected {
-            found.at = high;
-        } else if found.at > high {
-            found.at = high;
-        }
+        // What is only suspected may part below what was searched.
+        found.at = if suspected { found.at.min(high) } else { high };
         self.stop(shared, Verdict::Diverged(found));
     }
 
@@ -421,14 +417,6 @@ fn life(same: bool, acked: Version, holds: Version, verified: Verified) -> Life 
         (true, true | false, Verified::Digest | Verified::VersionOnly) => Life::Same,
         (false, true | false, Verified::Digest) | (false, true, Verified::VersionOnly) => Life::Less,
         (false, false, Verified::VersionOnly) => Life::LessUnverified,
-    }
-}
-
-impl Session {
-    /// An acknowledgement without a comparison before it, for a peer that has none to make.
-    pub(super) fn send_ack(&mut self, shared: &mut Shared, watermark: Version) {
-        self.acked = self.acked.max(watermark);
-        self.send(shared, &Message::Ack { watermark });
     }
 }
 

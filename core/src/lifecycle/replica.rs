@@ -1,10 +1,11 @@
 //! The root of protocol A: a replica of one log. It routes; its parts decide.
 
 use super::api::{
-    Accepted, CloseReason, Cursor, CursorVerdict, Done, Entry, Event, Flow, LinkRefused, LinkRole,
-    MembersChange, Mutation, MutationError, RequestError, RequestId, Scan, ScanPage, Status,
+    Accepted, CloseReason, Collect, Cursor, CursorVerdict, Done, Entry, Event, Flow, LinkRefused, LinkRole,
+    MembersChange, Mutation, MutationError, RequestError, RequestId, Scan, ScanPage, Scrub, Status,
     SubscribeRefused, SubscriptionId,
 };
+use super::blob_work::BlobPurpose;
 use super::command::{BlobOutcome, Command, Outcome, ReplicaCompletion};
 use super::links::Links;
 use super::session::{Peer, Session};
@@ -18,6 +19,7 @@ use crate::record::{BlobKey, Key, RecordLimits, Version};
 use crate::time::Now;
 use crate::wire::capability::{Capabilities, Capability};
 use crate::wire::handshake::Authenticated;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// What a deadline of a replica is for.
@@ -28,6 +30,10 @@ enum Due {
     Keepalive,
     /// A link that had no room may have some by now.
     Room,
+    /// A collection of blobs goes on.
+    Collect,
+    /// A scrub reads the next blob.
+    Scrub,
 }
 
 /// How long a link without room is left alone.
@@ -54,6 +60,7 @@ impl Replica {
         let keepalive_ms = replica.shared.config.keepalive_ms;
         replica.due.arm(Due::Keepalive, replica.shared.now.mono.after_ms(keepalive_ms));
         replica.shared.begin();
+        replica.shared.look_for_blobs();
         replica.settle();
         replica
     }
@@ -162,6 +169,28 @@ impl Replica {
         request
     }
 
+    /// Collects the blobs that nothing needs. The answer is [`Event::Done`]; see [`Collect`].
+    pub fn handle_collect(&mut self, now: Now, collect: Collect) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        if let Err(error) = self.shared.begin_collection(request, collect) {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
+    /// Looks for damage in the blobs that keys name. The answer is [`Event::Done`]; see [`Scrub`].
+    pub fn handle_scrub(&mut self, now: Now, scrub: Scrub) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        if let Err(error) = self.shared.begin_scrub(request, scrub) {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
     /// Subscribes to the changes after `cursor`, and says what can be vouched for. Unless that is
     /// `Complete`, pages come only after [`Replica::handle_reset`].
     ///
@@ -221,6 +250,13 @@ impl Replica {
         self.shared.views.visible(key).cloned()
     }
 
+    /// Whether a key is present and its blob is not here yet: it is fetched when a peer has it.
+    #[must_use]
+    pub fn blob_pending(&self, key: &Key) -> bool {
+        let entry = self.shared.views.visible(key);
+        entry.is_some_and(|entry| self.shared.wanted.pending(key, entry.version))
+    }
+
     /// One page of the durable key space.
     #[must_use]
     pub fn scan(&self, scan: &Scan) -> ScanPage {
@@ -257,8 +293,10 @@ impl Replica {
             Capability::SnapshotChunks,
             Capability::BlobRanges,
             Capability::History,
+            Capability::BlobWait,
+            Capability::Window,
         ];
-        Capabilities::new(declared).expect("seven short capabilities are within the bounds")
+        Capabilities::new(declared).expect("nine short capabilities are within the bounds")
     }
 
     /// This replica's name.
@@ -320,6 +358,7 @@ impl Replica {
         if let Some((link, reason)) = self.shared.advance_install() {
             self.close_link(link, reason);
         }
+        self.collect();
         self.shared.advance_fence();
         self.shared.compact_by_policy();
         self.shared.advance_switching();
@@ -338,6 +377,21 @@ impl Replica {
             self.due.arm(Due::Room, now.after_ms(ROOM_MS));
         }
         self.finish_close();
+    }
+
+    /// Goes on with the collection of blobs, and with the scrub, as far as they can.
+    fn collect(&mut self) {
+        if self.shared.collection_waits() {
+            let held: BTreeSet<BlobKey> = self.links.iter().flat_map(Session::held_blobs).collect();
+            self.shared.advance_collection(&|blob| held.contains(blob));
+        }
+        for (due, at) in [(Due::Collect, self.shared.collection_due()), (Due::Scrub, self.shared.scrub_due())]
+        {
+            match at {
+                Some(at) => self.due.arm(due, at),
+                None => self.due.disarm(due),
+            }
+        }
     }
 
     fn finish_close(&mut self) {
@@ -430,6 +484,31 @@ impl Replica {
                 self.on_install(number, purpose, result);
             }
             (Purpose::Link(link, purpose), outcome) => self.on_link_blob(link, purpose, outcome),
+            (Purpose::Blobs(purpose), outcome) => self.on_own_blob(purpose, outcome),
+            (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
+        }
+    }
+
+    fn on_own_blob(&mut self, purpose: BlobPurpose, outcome: BlobOutcome) {
+        match (purpose, outcome) {
+            (BlobPurpose::Abandon, BlobOutcome::Abandon(_)) => {}
+            (BlobPurpose::LookWanted(keys), BlobOutcome::Stat(result)) => {
+                for key in self.shared.on_look_wanted(&keys, result) {
+                    self.on_blob_stored(key);
+                }
+            }
+            (BlobPurpose::LookBelow(looked, next), BlobOutcome::Stat(result)) => {
+                self.shared.on_look_below(looked, next, result);
+                self.each(Session::tell_complete);
+                self.each(Session::want_wanted);
+            }
+            (BlobPurpose::List, BlobOutcome::List(result)) => self.shared.on_blobs_listed(result),
+            (BlobPurpose::Remove, BlobOutcome::Remove(result)) => self.shared.on_blobs_removed(result),
+            (BlobPurpose::Verify(key, version, blob), BlobOutcome::Verify(result)) => {
+                if self.shared.on_verified(key, version, blob, result) {
+                    self.each(Session::want_wanted);
+                }
+            }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
         }
     }
@@ -448,8 +527,8 @@ impl Replica {
                 self.with(link, |s, shared| s.on_serve_piece(shared, key, offset, place, result));
                 None
             }
-            (LinkPurpose::ServeWhole(key), BlobOutcome::Read(result)) => {
-                self.with(link, |s, shared| s.on_serve_whole(shared, key, result));
+            (LinkPurpose::ServeWhole(key, request), BlobOutcome::Read(result)) => {
+                self.with(link, |s, shared| s.on_serve_whole(shared, key, request, result));
                 None
             }
             (LinkPurpose::PutOffered(key), BlobOutcome::Put(result)) => {
@@ -474,15 +553,24 @@ impl Replica {
     }
 
     fn on_blob_stored(&mut self, key: BlobKey) {
-        self.shared.install_has_blob(key);
+        self.shared.blob_stored(key);
         self.each(|session, shared| session.on_blob_stored(shared, key));
         self.each(|session, shared| session.pump_install(shared));
     }
 
     fn on_read(&mut self, read: ReadFor, result: Result<Vec<u8>, StorageFault>) {
         match read {
-            ReadFor::Plan(link, request) => {
-                self.with(link, |s, shared| s.on_plan_read(shared, request, result));
+            ReadFor::Plan(request) => {
+                let (bytes, fault) = match result {
+                    Ok(bytes) => (Some(bytes), None),
+                    Err(fault) => (None, Some(fault)),
+                };
+                for link in self.shared.sharing.done(request, bytes) {
+                    self.with(link, |s, shared| match &fault {
+                        None => s.continue_plan(shared),
+                        Some(fault) => s.plan_read_failed(shared, &request, fault.clone()),
+                    });
+                }
             }
             ReadFor::Digest(link, request) => {
                 self.with(link, |s, shared| s.on_digest_read(shared, request, result));
@@ -527,6 +615,10 @@ impl Replica {
         match commit {
             Commit::Compaction => self.shared.compacted(),
             Commit::Installation => self.shared.installed(),
+            Commit::Scrub => {
+                self.shared.scrub_may_begin();
+                self.shared.advance_compaction();
+            }
             Commit::Authority => self.shared.named(),
         }
         self.shared.wake_subscriptions();
@@ -551,6 +643,11 @@ impl Replica {
 
     fn keepalive(&mut self) {
         let (now, idle_ms) = (self.shared.now.mono, self.shared.config.idle_ms);
+        self.shared.expire_partials();
+        self.shared.look_for_blobs();
+        if !self.links.iter().any(Session::is_behind) {
+            self.shared.sharing.forget_kept();
+        }
         self.shared.lagging.rests = false;
         self.shared.judge_lags();
         self.shared.policy_due = true;
@@ -558,6 +655,7 @@ impl Replica {
         self.each(|session, shared| {
             session.expire_snapshot(shared);
             session.expire_search(shared);
+            session.look_at_waiting(shared);
             if !session.peer.history {
                 return;
             }
@@ -594,6 +692,8 @@ impl Machine for Replica {
                 Due::Seal => self.shared.seal(),
                 Due::SaveAcked => self.shared.save_acked(),
                 Due::Keepalive => self.keepalive(),
+                Due::Collect => self.shared.step_collection(),
+                Due::Scrub => self.shared.step_scrub(),
                 Due::Room => {
                     for link in core::mem::take(&mut self.shared.blocked) {
                         self.with(link, Session::on_room);

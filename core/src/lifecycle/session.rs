@@ -13,12 +13,12 @@ use super::install::Offered;
 use super::judge::Standing;
 use super::outbox::{Outbox, Pieces};
 use super::parting::Evidence;
-use super::receive::Receive;
+use super::receive::{Arrivals, Receive};
 use super::shared::Shared;
-use super::source::{ReadAhead, Source};
+use super::source::Source;
 use crate::id::{Incarnation, LinkId};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
-use crate::record::{BlobKey, Version};
+use crate::record::{BlobKey, Key, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
 use crate::wire::blob::BlobMessage;
@@ -26,10 +26,13 @@ use crate::wire::capability::{Capabilities, Capability};
 use crate::wire::frame::{FrameDecoder, write_frame};
 use crate::wire::handshake::Authenticated;
 use crate::wire::message::{Message, decode_message, encode};
-use crate::wire::own::{OwnMessage, Stop, StopVerdict};
+use crate::wire::own::{Acknowledgement, OwnMessage, Stop, StopVerdict};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+/// How many batches may be out to a peer with `strandline.window.v1` before one is acknowledged.
+pub(super) const WINDOW_BATCHES: usize = 8;
 
 /// What is known of the peer before it says anything.
 #[derive(Debug)]
@@ -44,6 +47,10 @@ pub(super) struct Peer {
     pub(super) ranges: bool,
     /// Says where it stands with a first acknowledgement.
     pub(super) reconcile: bool,
+    /// Takes records ahead of their blobs, and says up to where it has both.
+    pub(super) waits: bool,
+    /// Takes several batches before it acknowledges one.
+    pub(super) window: bool,
     /// We dialed it.
     pub(super) dialed: bool,
     pub(super) capabilities: Capabilities,
@@ -59,9 +66,16 @@ impl Peer {
             chunks: capabilities.has(Capability::SnapshotChunks),
             ranges: capabilities.has(Capability::BlobRanges),
             reconcile: capabilities.has(Capability::RepairReconcile),
+            waits: capabilities.has(Capability::BlobWait),
+            window: capabilities.has(Capability::Window),
             dialed: authenticated.dialed(),
             capabilities: capabilities.clone(),
         }
+    }
+
+    /// How many batches may be out before one is acknowledged, either way.
+    pub(super) const fn batches_open_max(&self) -> usize {
+        if self.window { WINDOW_BATCHES } else { 1 }
     }
 }
 
@@ -84,16 +98,28 @@ pub(super) struct Session {
     /// compared once we have it, too.
     pub(super) ahead: Option<Standing>,
     pub(super) source: Source,
-    /// What the last read for this peer brought beyond the batch it was made for.
-    pub(super) read_ahead: Option<ReadAhead>,
+    /// Where the batches end that are out and not acknowledged.
+    pub(super) flight: VecDeque<Version>,
+    /// Up to here later records supersede all that the peer lacks and that cannot be sent.
+    pub(super) skipped: Version,
     pub(super) receive: Receive,
+    pub(super) arrivals: Arrivals,
+    /// What the peer was last told we have.
+    pub(super) told: Option<Acknowledgement>,
+    /// Up to where the peer has the blobs, said before it was judged.
+    pub(super) complete_early: Option<Version>,
+    /// The key up to which the peer was told which blobs are here.
+    pub(super) announced: Option<Key>,
     pub(super) fetch: Fetch,
     /// Blob reads out for the peer.
     pub(super) serving: u32,
     /// Pieces the peer asked for, in the order it asked; reads may end in any order.
     pub(super) pieces: Pieces,
-    /// Whole blobs the peer asked for, not read yet.
-    pub(super) serve_queue: VecDeque<BlobKey>,
+    /// Whole blobs the peer asked for, not read yet, with the request they are of.
+    pub(super) serve_queue: VecDeque<(u64, BlobKey)>,
+    /// Requests for whole blobs so far, the one that is being answered, and its bytes.
+    pub(super) requests: u64,
+    pub(super) answering: (u64, u64),
     /// Whole blobs sent ahead that the peer has not acknowledged.
     pub(super) pushed: BTreeSet<BlobKey>,
     /// What the blob store does because the peer sent it, unasked: puts, and looks at what it has.
@@ -126,12 +152,19 @@ impl Session {
             evidence: Evidence::default(),
             ahead: None,
             source: Source::Waiting,
-            read_ahead: None,
+            flight: VecDeque::new(),
+            skipped: Version::ZERO,
             receive: Receive::Idle,
+            arrivals: Arrivals::default(),
+            told: None,
+            complete_early: None,
+            announced: None,
             fetch: Fetch::default(),
             serving: 0,
             pieces: Pieces::default(),
             serve_queue: VecDeque::new(),
+            requests: 0,
+            answering: (0, 0),
             pushed: BTreeSet::new(),
             unasked: 0,
             looks: 0,
@@ -276,6 +309,7 @@ impl Session {
             OwnMessage::BlobRange(piece) => self.on_piece(shared, piece),
             OwnMessage::BlobAbsent { key } => self.on_piece_absent(shared, key),
             OwnMessage::Stop(stop) => self.on_stop(shared, &stop),
+            OwnMessage::Ack(ack) => self.on_own_ack(shared, ack),
         }
     }
 
@@ -378,6 +412,7 @@ impl Session {
         self.drop_source(shared);
         self.source = Source::Stopped;
         self.receive = Receive::Stopped;
+        self.arrivals = Arrivals::default();
         self.digests.stop_repair();
         self.drop_search();
         self.drop_receiving(shared);
@@ -494,12 +529,14 @@ impl Session {
         }
         match (&self.receive, &self.source) {
             (Receive::Stopped, _) | (_, Source::Stopped) => "stopped",
-            (Receive::Held { .. } | Receive::Applying { .. } | Receive::Vouching, _) => "receiving",
+            (Receive::Held(_), _) => "receiving",
+            (Receive::Idle, _) if !self.arrivals.is_empty() => "receiving",
             (Receive::Idle, Source::Waiting) => "judging",
             (Receive::Idle, Source::Planning(_) | Source::Framing | Source::Pushing(_) | Source::Sent) => {
                 "sending"
             }
             (Receive::Idle, Source::Snapshot(_)) => "sending a snapshot",
+            (Receive::Idle, Source::Idle) if !self.flight.is_empty() => "sending",
             (Receive::Idle, Source::Idle | Source::Off) => "live",
         }
     }

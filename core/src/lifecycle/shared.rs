@@ -4,6 +4,8 @@ use super::acked::Acked;
 use super::ages::Ages;
 use super::api::{Event, MutationError, RequestId, SubscriptionId};
 use super::authority::Authority;
+use super::blob_work::BlobPurpose;
+use super::collect::Collection;
 use super::command::{BlobCommand, Command};
 use super::compact::CompactPurpose;
 use super::compaction::Running;
@@ -15,9 +17,13 @@ use super::judge::{Known, Standing};
 use super::lagging::Lagging;
 use super::membership::Members;
 use super::opaque::Opaque;
+use super::partials::Partials;
+use super::scrub::Scrubbing;
+use super::sharing::Sharing;
 use super::sidecars::Saves;
 use super::subscribe::{Recent, SubscriptionRead, Subscriptions};
 use super::views::Views;
+use super::wanted::Wanted;
 use crate::error::StorageFault;
 use crate::id::{LinkId, Lsn};
 use crate::journal::command::{FileName, StorageCommand};
@@ -48,6 +54,8 @@ pub(super) enum Purpose {
     /// A read of a file that may be removed later.
     Read(FileName, ReadFor),
     Link(LinkId, LinkPurpose),
+    /// On the blob store, for no link.
+    Blobs(BlobPurpose),
     /// Of the installation whose checkpoint has this number.
     Install(u64, InstallPurpose),
 }
@@ -69,6 +77,8 @@ impl From<CompactPurpose> for Purpose {
 pub(super) enum Commit {
     Compaction,
     Installation,
+    /// From now on what is damaged is looked for after each start.
+    Scrub,
     /// A follower becomes the log's writer.
     Authority,
 }
@@ -76,8 +86,8 @@ pub(super) enum Commit {
 /// What a read of a journal segment or checkpoint is for.
 #[derive(Debug)]
 pub(super) enum ReadFor {
-    /// The next batch for a peer.
-    Plan(LinkId, ReadRequest),
+    /// The next batches, for whichever peers need them.
+    Plan(ReadRequest),
     /// The digest of our history at a peer's tail.
     Digest(LinkId, ReadRequest),
     /// A piece of a snapshot that a peer asked for: its offset, and its place in the order.
@@ -97,8 +107,9 @@ pub(super) enum LinkPurpose {
     StatOffered(Vec<BlobKey>),
     /// A piece that the peer asked for: its offset, and its place in the order.
     ServePiece(BlobKey, u64, u64),
-    /// A whole blob for a peer that asked for it, or that needs it ahead of a record.
-    ServeWhole(BlobKey),
+    /// A whole blob for a peer that asked for it, by which of its requests, or that needs it ahead of a
+    /// record.
+    ServeWhole(BlobKey, Option<u64>),
     /// A whole blob from the peer, unasked.
     PutOffered(BlobKey),
     /// A whole blob that was fetched.
@@ -151,6 +162,18 @@ pub(super) struct Shared {
     pub(super) removals: BTreeSet<FileName>,
     /// Blobs that some link is fetching right now.
     pub(super) fetching: BTreeMap<BlobKey, LinkId>,
+    /// Blobs that came in part.
+    pub(super) partials: Partials,
+    /// Records that wait for their blobs.
+    pub(super) wanted: Wanted,
+    /// Whether the blob store is being asked for what is wanted.
+    pub(super) looking: bool,
+    /// The collection of blobs under way.
+    pub(super) collection: Option<Collection>,
+    /// The scrub under way.
+    pub(super) scrubbing: Option<Scrubbing>,
+    /// Reads of the journal for peers.
+    pub(super) sharing: Sharing,
     /// Checkpoints that a session serves to a peer.
     pub(super) pins: BTreeMap<u64, u32>,
     /// The snapshot on its way in.
@@ -201,12 +224,14 @@ pub(super) struct Parts {
     pub(super) acked: Acked,
     pub(super) current: Current,
     pub(super) opaque: Opaque,
+    pub(super) wanted: Wanted,
 }
 
 impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
         let submitted = parts.history.tail();
         let last_epoch = parts.history.epochs().pop();
+        let sharing = Sharing::new(parts.config.plan_reads_max, parts.config.plan_kept_bytes_max);
         Self {
             config: parts.config,
             now: parts.now,
@@ -228,6 +253,12 @@ impl Shared {
             reads: BTreeMap::new(),
             removals: BTreeSet::new(),
             fetching: BTreeMap::new(),
+            partials: Partials::default(),
+            wanted: parts.wanted,
+            looking: false,
+            collection: None,
+            scrubbing: None,
+            sharing,
             pins: BTreeMap::new(),
             install: None,
             compaction: None,
@@ -258,6 +289,8 @@ impl Shared {
         self.install = None;
         self.committing = None;
         self.refuse_running(fault);
+        self.end_collection(Err(super::api::RequestError::Storage(fault.clone())));
+        self.end_scrub(Err(super::api::RequestError::Storage(fault.clone())));
         self.refuse_fencing(fault);
     }
 
@@ -383,7 +416,12 @@ impl Shared {
     }
 
     /// Submits records of one journal batch. They were judged: in order, of this log.
-    pub(super) fn submit_records(&mut self, records: &[Record]) -> Result<Lsn, MutationError> {
-        super::submit::submit(self, records)
+    /// Those whose blob is `absent` want it from now on.
+    pub(super) fn submit_records(
+        &mut self,
+        records: &[Record],
+        absent: &BTreeSet<BlobKey>,
+    ) -> Result<Lsn, MutationError> {
+        super::submit::submit(self, records, absent)
     }
 }

@@ -221,7 +221,11 @@ impl Shared {
     /// Whether a write of a sidecar, of `current` or of a checkpoint is out.
     pub(super) fn saving(&self) -> bool {
         let peers = self.saves.members.is_some() || self.saves.acked || self.acked_dirty();
-        peers || self.saves.authority || self.compaction.is_some() || self.fencing.is_some()
+        peers
+            || self.saves.authority
+            || self.compaction.is_some()
+            || self.committing.is_some()
+            || self.fencing.is_some()
     }
 
     /// What holds compaction back, if anything does.
@@ -245,13 +249,14 @@ impl Shared {
     /// Everything the journal made durable becomes visible, and part of the history.
     pub(super) fn publish(&mut self) {
         let Some(upto) = self.journal.durable() else { return };
-        let Self { views, history, recent, .. } = self;
+        let Self { views, history, wanted, recent, .. } = self;
         let recent_bytes_max = u64::from(self.config.recent_bytes_max);
         let mut canonical = Vec::new();
         views.publish(upto, &mut |lsn, key, entry| {
             canonical.clear();
             encode_parts(key, &entry.state, entry.version, &entry.authority, &mut canonical);
             history.push(lsn, entry.version, &entry.authority, &canonical);
+            wanted.settle(key, entry.version);
             let Entry { state, version, authority } = entry.clone();
             recent.push(Record { key: key.clone(), state, version, authority }, recent_bytes_max);
         });

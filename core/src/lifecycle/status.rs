@@ -20,13 +20,15 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
     let member = |member: &super::membership::Member| {
         let counts_at = counted(member, &shared.acked);
         let behind = counts_at.map_or_else(Behind::default, |at| shared.member_behind(&member.identity, at));
-        let acked = shared.acked.get(&member.identity).map_or(Version::ZERO, |mark| mark.version);
+        let mark = shared.acked.get(&member.identity);
+        let acked = mark.map_or(Version::ZERO, |mark| mark.version);
         MemberStatus {
             identity: member.identity.clone(),
             state: member.state.name(),
             incarnation: member.incarnation,
             acked,
             lag_entries: shared.behind(acked),
+            complete: mark.map_or(Version::ZERO, |mark| mark.complete),
             counts_at,
             lag_bytes: behind.bytes,
             lag_ms: behind.ms,
@@ -50,6 +52,8 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
         journal_bytes: index.bytes(),
         present: shared.views.present(),
         tombstones: shared.views.tombstones(),
+        complete: shared.complete(),
+        blobs_wanted: shared.wanted.len() as u64,
         members_configured: shared.members.configured(),
         members: shared.members.list().iter().map(member).collect(),
         compactable,

@@ -72,11 +72,13 @@ pub enum MessageType {
     BlobAbsent,
     /// [`OwnMessage::Stop`]
     Stop,
+    /// [`OwnMessage::Ack`]
+    OwnAck,
 }
 
 impl MessageType {
     /// Every type.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Record,
         Self::Batch,
         Self::Snapshot,
@@ -96,6 +98,7 @@ impl MessageType {
         Self::BlobRange,
         Self::BlobAbsent,
         Self::Stop,
+        Self::OwnAck,
     ];
 
     /// Its name on the wire.
@@ -121,6 +124,7 @@ impl MessageType {
             Self::BlobRange => "strandline.blob.range",
             Self::BlobAbsent => "strandline.blob.absent",
             Self::Stop => "strandline.stop",
+            Self::OwnAck => "strandline.ack",
         }
     }
 
@@ -147,6 +151,7 @@ impl MessageType {
             Self::BlobRangeGet | Self::BlobRange | Self::BlobAbsent => {
                 Some((Capability::BlobRanges, "strandline.blob-ranges.v1"))
             }
+            Self::OwnAck => Some((Capability::BlobWait, "strandline.blob-wait.v1")),
         }
     }
 
@@ -223,7 +228,8 @@ pub fn decode_message(
         | MessageType::BlobRangeGet
         | MessageType::BlobRange
         | MessageType::BlobAbsent
-        | MessageType::Stop => OwnMessage::decode(kind, payload, limits).map(Message::Own),
+        | MessageType::Stop
+        | MessageType::OwnAck => OwnMessage::decode(kind, payload, limits).map(Message::Own),
     }
 }
 
@@ -260,7 +266,8 @@ pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Messag
             | MessageType::BlobRangeGet
             | MessageType::BlobRange
             | MessageType::BlobAbsent
-            | MessageType::Stop,
+            | MessageType::Stop
+            | MessageType::OwnAck,
         )
         | None => Err(not_repair(payload)),
     }

@@ -5,6 +5,7 @@ pub(crate) use super::blobs::{Blobs, blob_key};
 use super::disk::Disk;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use strandline_core::id::{LinkId, LogId};
+use strandline_core::journal::command::{FileName, StorageCommand};
 use strandline_core::lifecycle::api::{
     Accepted, Change, Done, Event, Flow, LinkRole, Mutation, MutationError, RequestId,
 };
@@ -58,6 +59,8 @@ pub(crate) struct NodeHost {
     pub(crate) commands: Vec<Command>,
     pub(crate) events: Vec<Event>,
     pub(crate) wires: Wires,
+    /// How many reads of segments were executed.
+    pub(crate) segment_reads: u32,
 }
 
 impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for NodeHost {
@@ -100,8 +103,17 @@ fn ordered(command: &Command) -> bool {
         Command::Storage(
             S::List { .. } | S::Read { .. } | S::Prepare { .. } | S::Replace { .. } | S::Remove { .. },
         ) => false,
-        Command::Blob(BlobCommand::Write { .. } | BlobCommand::Commit { .. }) => true,
-        Command::Blob(BlobCommand::Stat { .. } | BlobCommand::Read { .. } | BlobCommand::Put { .. }) => false,
+        Command::Blob(
+            BlobCommand::Write { .. } | BlobCommand::Commit { .. } | BlobCommand::Abandon { .. },
+        ) => true,
+        Command::Blob(
+            BlobCommand::Stat { .. }
+            | BlobCommand::Read { .. }
+            | BlobCommand::Put { .. }
+            | BlobCommand::List { .. }
+            | BlobCommand::Remove { .. }
+            | BlobCommand::Verify { .. },
+        ) => false,
     }
 }
 
@@ -123,7 +135,12 @@ impl NodeHost {
 
     fn execute_one(&mut self, command: Command) -> ReplicaCompletion {
         match command {
-            Command::Storage(command) => self.disk.execute(command).into(),
+            Command::Storage(command) => {
+                if let StorageCommand::Read { file: FileName::Segment(_), .. } = &command {
+                    self.segment_reads += 1;
+                }
+                self.disk.execute(command).into()
+            }
             Command::Blob(command) => self.blobs.execute(command),
         }
     }

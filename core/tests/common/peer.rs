@@ -7,7 +7,7 @@ use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, Event, Flow, LinkRole, LinkStatus, PeerFaultKind};
 use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::record::{AuthorityId, Record, RecordLimits, State, Version};
-use strandline_core::wire::capability::Capabilities;
+use strandline_core::wire::capability::{Capabilities, Capability};
 use strandline_core::wire::frame::{FrameDecoder, write_frame};
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, decode_message, encode};
@@ -41,11 +41,21 @@ impl Peer {
         Self { at, link, of_node, decoder: FrameDecoder::default() }
     }
 
-    /// Everything a Strandline peer of the same log declares.
+    /// A Strandline peer of the same log which has one batch out at a time, and no record without its
+    /// blob.
     pub(crate) fn native(cluster: &mut Cluster, at: usize, identity: &str) -> Self {
+        let later = [Capability::BlobWait, Capability::Window];
+        Self::without(cluster, at, identity, &later)
+    }
+
+    /// Everything a Strandline peer of the same log declares, but for some.
+    pub(crate) fn without(cluster: &mut Cluster, at: usize, identity: &str, left_out: &[Capability]) -> Self {
         let mut lender = Cluster::new(9);
         lender.add(identity, false, small_config());
-        let capabilities = lender.replica(0).capabilities();
+        let left_out: Vec<String> = left_out.iter().map(Capability::to_string).collect();
+        let texts = lender.replica(0).capabilities().texts();
+        let kept = texts.iter().filter(|text| !left_out.contains(text)).map(String::as_str);
+        let capabilities = Capabilities::parse(kept).expect("fewer than all");
         Self::connect(cluster, at, identity, &capabilities, LinkRole::Both)
     }
 

@@ -17,8 +17,8 @@ use strandline_core::wire::identity::PeerIdentity;
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, decode_message};
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, DigestAt, DigestGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk,
-    SnapshotGet, SnapshotOffer, Stop, StopVerdict,
+    Acknowledgement, BlobRange, BlobRangeGet, DigestAt, DigestGet, EpochMark, Mark, OwnMessage, Position,
+    SnapshotChunk, SnapshotGet, SnapshotOffer, Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -109,7 +109,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// One message; it may be one that no encoder lets out.
     pub(crate) fn message(&mut self, input: &mut Input<'_>, status: &Status) -> Message {
-        let own = match input.below(21) {
+        let own = match input.below(22) {
             0 | 1 => OwnMessage::Position(position(input, status)),
             2 => {
                 let (offer, bytes) = snapshot(input, status);
@@ -145,6 +145,10 @@ impl Peer {
                 let version = version(input, status);
                 OwnMessage::Digest(DigestAt { version, digest: digest(input, status) })
             }
+            21 => {
+                let watermark = version(input, status);
+                OwnMessage::Ack(Acknowledgement { watermark, complete: version(input, status) })
+            }
             20 => OwnMessage::DigestGet(DigestGet { version: version(input, status) }),
             10 | 11 => return batch(input, status),
             12 | 13 => return Message::Ack { watermark: version(input, status) },
@@ -176,6 +180,10 @@ impl Peer {
     pub(crate) fn answer(&mut self, status: &Status, capabilities: &Capabilities) -> Option<Message> {
         let frame = self.heard.pop_front()?;
         match decode_message(&frame[8..], &WireLimits::default(), capabilities).ok()? {
+            Message::Batch(batch) if capabilities.has(&Capability::BlobWait) => {
+                let (watermark, complete) = (batch.to, batch.to);
+                Some(Message::Own(OwnMessage::Ack(Acknowledgement { watermark, complete })))
+            }
             Message::Batch(batch) => Some(Message::Ack { watermark: batch.to }),
             Message::Ack { .. } => None,
             Message::Snapshot(snapshot) => Some(Message::Ack { watermark: snapshot.watermark }),
@@ -219,7 +227,8 @@ impl Peer {
                 let digest = (get.version == status.tail).then_some(status.tail_digest);
                 Some(OwnMessage::Digest(DigestAt { version: get.version, digest }))
             }
-            OwnMessage::Digest(_)
+            OwnMessage::Ack(_)
+            | OwnMessage::Digest(_)
             | OwnMessage::SnapshotChunk(_)
             | OwnMessage::BlobRange(_)
             | OwnMessage::BlobAbsent { .. }
@@ -271,7 +280,7 @@ fn batch(input: &mut Input<'_>, status: &Status) -> Message {
 /// What a peer declares: any set of what there is.
 pub(crate) fn capabilities(input: &mut Input<'_>) -> Capabilities {
     // Mostly what our own replicas declare.
-    let bits = if input.below(3) == 0 { input.byte() } else { 0xff };
+    let bits = if input.below(3) == 0 { u16::from_le_bytes([input.byte(), input.byte()]) } else { u16::MAX };
     let incarnation = Incarnation { counter: 1 + u32::from(input.byte() / 200), nonce: [3; 8] };
     let all = [
         Capability::RepairReconcile,
@@ -281,9 +290,11 @@ pub(crate) fn capabilities(input: &mut Input<'_>) -> Capabilities {
         Capability::SnapshotChunks,
         Capability::BlobRanges,
         Capability::History,
+        Capability::BlobWait,
+        Capability::Window,
     ];
     let declared = all.into_iter().enumerate().filter(|(at, _)| bits & 1 << at != 0).map(|(_, one)| one);
-    Capabilities::new(declared).expect("seven short capabilities")
+    Capabilities::new(declared).expect("nine short capabilities")
 }
 
 /// A peer that proved its name, and whether we dialed it.

@@ -42,6 +42,7 @@ faults! {
     StaleCompletion = "stale-completion",
     BlobLost = "blob-lost",
     BlobFailed = "blob-failed",
+    BlobRotten = "blob-rotten",
     LinkBreak = "link-break",
     Delay = "delay",
     Reorder = "reorder",

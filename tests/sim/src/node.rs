@@ -9,7 +9,7 @@ use strandline_core::id::{LinkId, LogId};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, Recovery, RecoveryError};
 use strandline_core::lifecycle::replica::Replica;
-use strandline_core::record::{AuthorityId, Version};
+use strandline_core::record::{AuthorityId, BlobKey, Version};
 use strandline_core::time::{Instant, Now, WallTime};
 
 /// The log of every simulated node.
@@ -100,6 +100,10 @@ pub struct Node {
     pub cut: Option<(u64, u64)>,
     /// Damage not found yet.
     pub damage: Vec<Damage>,
+    /// Blobs that rotted here and that nobody found yet.
+    pub rotten: BTreeSet<BlobKey>,
+    /// Blobs that ever rotted here: a copy put back may hold them so.
+    pub rotted: BTreeSet<BlobKey>,
     /// An older copy of its directory and blobs, with the tail it had.
     pub backup: Option<Backup>,
     /// Someone who follows what it makes durable.
@@ -155,6 +159,8 @@ impl Node {
             counted: Vec::new(),
             cut: None,
             damage: Vec::new(),
+            rotten: BTreeSet::new(),
+            rotted: BTreeSet::new(),
             backup: None,
             reader: Reader::default(),
             paused: BTreeSet::new(),

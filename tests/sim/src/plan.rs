@@ -19,6 +19,10 @@ pub enum Kind {
     Conditional,
     /// Compacts.
     Compact,
+    /// Collects blobs that nothing needs.
+    Collect,
+    /// Looks for damage in the blobs.
+    Scrub,
     /// Changes the members.
     Members,
     /// Connects with another node.
@@ -113,6 +117,7 @@ fn weight(fault: Fault) -> u64 {
         | Fault::FullDisk
         | Fault::FailedRead
         | Fault::BlobFailed
+        | Fault::BlobRotten
         | Fault::Evicted
         | Fault::StaleCompletion
         | Fault::SlowCompletion
@@ -191,6 +196,8 @@ fn table(rng: &mut Rng, profile: Profile) -> Vec<(Kind, u64)> {
         (Kind::Batch, 10),
         (Kind::Conditional, 6),
         (Kind::Compact, 8),
+        (Kind::Collect, 5),
+        (Kind::Scrub, 3),
         (Kind::Members, 6),
         (Kind::Connect, 20),
         (Kind::Start, 12),

@@ -40,115 +40,209 @@ pub struct Channel {
 /// Which hub, and which of its subscriptions.
 pub type ChannelKey = (usize, SubscriptionId);
 
-/// The server.
+/// What both scripts are asked with.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The highest position that the caller has seen.
+    pub seen: Option<Mark>,
+    /// For the ID space that the script may make.
+    pub nonce: [u8; 8],
+}
+
+/// What runs the scripts and holds the states.
+pub trait Server {
+    /// The state of a topic.
+    fn state(&mut self, topic: &str) -> State;
+    /// Puts rubbish in its place, or nothing.
+    fn spoil(&mut self, topic: &str, rubbish: bool);
+    /// All keys vanish.
+    fn flush(&mut self);
+    /// The publish script.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    fn publish(&mut self, asked: Asked<'_>, token: &str, payload: &[u8]) -> Result<Minted, StorageFault>;
+    /// The position script.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    fn position(&mut self, asked: Asked<'_>) -> Result<Standing, StorageFault>;
+    /// What was published since this was asked last, in order.
+    fn sent(&mut self) -> Vec<(String, Upstream)>;
+}
+
+/// The scripts, as they are meant.
 #[derive(Debug, Default)]
-pub struct Broker {
+pub struct ModelServer {
     states: BTreeMap<String, State>,
     tokens: BTreeMap<(String, String), Mark>,
+    sent: Vec<(String, Upstream)>,
+    spaces: u32,
+}
+
+impl ModelServer {
+    /// What both scripts do first: a missing state, one of a spent space, or one behind what was seen
+    /// becomes the next incarnation.
+    fn standing(&mut self, asked: Asked<'_>) -> Option<(Incarnation, u64)> {
+        let behind = |incarnation, minted| {
+            asked
+                .seen
+                .is_some_and(|s| s.incarnation == incarnation && s.position > Position::sequence(minted))
+        };
+        let (incarnation, minted) = match self.state(asked.topic) {
+            State::Rubbish => return None,
+            State::At { incarnation, minted } if !behind(incarnation, minted) => (incarnation, minted),
+            State::At { .. } | State::Absent => {
+                self.spaces += 1;
+                (Incarnation { counter: self.spaces, nonce: asked.nonce }, 0)
+            }
+        };
+        self.states.insert(asked.topic.into(), State::At { incarnation, minted });
+        Some((incarnation, minted))
+    }
+}
+
+impl Server for ModelServer {
+    fn state(&mut self, topic: &str) -> State {
+        self.states.get(topic).copied().unwrap_or(State::Absent)
+    }
+
+    fn spoil(&mut self, topic: &str, rubbish: bool) {
+        self.states.insert(topic.into(), if rubbish { State::Rubbish } else { State::Absent });
+    }
+
+    fn flush(&mut self) {
+        self.states.clear();
+        self.tokens.clear();
+    }
+
+    fn publish(&mut self, asked: Asked<'_>, token: &str, payload: &[u8]) -> Result<Minted, StorageFault> {
+        let key = (asked.topic.to_owned(), token.to_owned());
+        if let Some(mark) = self.tokens.get(&key) {
+            return Ok(Minted::Accepted(Accepted { mark: *mark, repeated: true }));
+        }
+        let Some((incarnation, minted)) = self.standing(asked) else { return Ok(Minted::NoSequence) };
+        self.states.insert(asked.topic.into(), State::At { incarnation, minted: minted + 1 });
+        let mark = Mark { incarnation, position: Position::sequence(minted + 1) };
+        self.tokens.insert(key, mark);
+        self.sent.push((asked.topic.into(), Upstream::Message(event(mark, payload))));
+        Ok(Minted::Accepted(Accepted { mark, repeated: false }))
+    }
+
+    fn position(&mut self, asked: Asked<'_>) -> Result<Standing, StorageFault> {
+        let Some((incarnation, minted)) = self.standing(asked) else { return Ok(Standing::Unreadable) };
+        let minted = Position::sequence(minted);
+        self.sent.push((asked.topic.into(), Upstream::Position { incarnation, minted }));
+        Ok(Standing::At { incarnation, minted })
+    }
+
+    fn sent(&mut self) -> Vec<(String, Upstream)> {
+        std::mem::take(&mut self.sent)
+    }
+}
+
+/// The server, and the network between it and the hubs.
+pub struct Broker {
+    server: Box<dyn Server>,
     /// The subscriptions that were confirmed.
     pub channels: BTreeMap<ChannelKey, Channel>,
     /// Scripts fail: the server cannot be reached.
     pub unreachable: bool,
     /// The positions of all topics come from this one counter, in this ID space.
     pub counter: Option<(Incarnation, u64)>,
-    spaces: u32,
+    elsewhere: u64,
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Self::over(Box::<ModelServer>::default())
+    }
 }
 
 impl Broker {
-    /// The state of a topic.
+    /// A network before this server.
     #[must_use]
-    pub fn state(&self, topic: &str) -> State {
-        self.states.get(topic).copied().unwrap_or(State::Absent)
+    pub fn over(server: Box<dyn Server>) -> Self {
+        Self { server, channels: BTreeMap::new(), unreachable: false, counter: None, elsewhere: 0 }
     }
 
-    /// Puts a state in the place of what is there.
-    pub fn set(&mut self, topic: &str, state: State) {
-        self.states.insert(topic.into(), state);
+    /// The state of a topic.
+    pub fn state(&mut self, topic: &str) -> State {
+        self.server.state(topic)
+    }
+
+    /// Puts rubbish in the place of a topic's state, or nothing.
+    pub fn spoil(&mut self, topic: &str, rubbish: bool) {
+        self.server.spoil(topic, rubbish);
     }
 
     /// All keys vanish.
     pub fn flush(&mut self) {
-        self.states.clear();
-        self.tokens.clear();
+        self.server.flush();
     }
 
-    /// What both scripts do first: a missing state, one of a spent space, or one behind what was seen
-    /// becomes the next incarnation.
-    fn standing(&mut self, topic: &str, seen: Option<Mark>, nonce: [u8; 8]) -> Option<(Incarnation, u64)> {
-        let (incarnation, minted) = match self.state(topic) {
-            State::Rubbish => return None,
-            State::At { incarnation, minted }
-                if !seen.is_some_and(|seen| {
-                    seen.incarnation == incarnation && seen.position > Position::sequence(minted)
-                }) =>
-            {
-                (incarnation, minted)
-            }
-            State::At { .. } | State::Absent => {
-                self.spaces += 1;
-                (Incarnation { counter: self.spaces, nonce }, 0)
-            }
-        };
-        self.set(topic, State::At { incarnation, minted });
-        Some((incarnation, minted))
-    }
-
-    /// The next position of a topic, published by somebody: it is in, and on no channel yet.
-    pub fn mint(&mut self, topic: &str, seen: Option<Mark>, nonce: [u8; 8]) -> Option<Mark> {
-        if let Some((incarnation, last)) = &mut self.counter {
-            if self.states.get(topic) == Some(&State::Rubbish) {
-                return None;
-            }
-            *last += 1;
-            return Some(Mark { incarnation: *incarnation, position: Position::sequence(*last) });
+    /// The next position of a topic, published by somebody else: it is in, and on no channel of ours.
+    pub fn mint(&mut self, topic: &str, nonce: [u8; 8], payload: &[u8]) -> Option<Mark> {
+        if self.counter.is_some() {
+            return self.count(topic);
         }
-        let (incarnation, minted) = self.standing(topic, seen, nonce)?;
-        self.set(topic, State::At { incarnation, minted: minted + 1 });
-        Some(Mark { incarnation, position: Position::sequence(minted + 1) })
+        self.elsewhere += 1;
+        let token = format!("elsewhere {}", self.elsewhere);
+        let minted = self.server.publish(Asked { topic, seen: None, nonce }, &token, payload);
+        self.server.sent();
+        match minted {
+            Ok(Minted::Accepted(accepted)) => Some(accepted.mark),
+            Ok(Minted::NoSequence) | Err(_) => None,
+        }
+    }
+
+    fn count(&mut self, topic: &str) -> Option<Mark> {
+        if self.server.state(topic) == State::Rubbish {
+            return None;
+        }
+        let (incarnation, last) = self.counter.as_mut()?;
+        *last += 1;
+        Some(Mark { incarnation: *incarnation, position: Position::sequence(*last) })
     }
 
     /// The publish script.
     ///
     /// # Errors
     /// While the server cannot be reached.
-    pub fn publish(
-        &mut self,
-        topic: &str,
-        seen: Option<Mark>,
-        nonce: [u8; 8],
-        token: &str,
-        message: impl FnOnce(Mark) -> Message,
-    ) -> Result<Minted, StorageFault> {
+    pub fn publish(&mut self, asked: Asked<'_>, token: &str, payload: &[u8]) -> Result<Minted, StorageFault> {
         self.reached()?;
-        let key = (topic.to_owned(), token.to_owned());
-        if let Some(mark) = self.tokens.get(&key) {
-            return Ok(Minted::Accepted(Accepted { mark: *mark, repeated: true }));
+        if self.counter.is_some() {
+            let Some(mark) = self.count(asked.topic) else { return Ok(Minted::NoSequence) };
+            self.send(asked.topic, &Upstream::Message(event(mark, payload)));
+            return Ok(Minted::Accepted(Accepted { mark, repeated: false }));
         }
-        let Some(mark) = self.mint(topic, seen, nonce) else { return Ok(Minted::NoSequence) };
-        self.tokens.insert(key, mark);
-        self.send(topic, &Upstream::Message(message(mark)));
-        Ok(Minted::Accepted(Accepted { mark, repeated: false }))
+        let minted = self.server.publish(asked, token, payload);
+        self.pass_on();
+        minted
     }
 
     /// The position script, which is the heartbeat too.
     ///
     /// # Errors
     /// While the server cannot be reached.
-    pub fn position(
-        &mut self,
-        topic: &str,
-        seen: Option<Mark>,
-        nonce: [u8; 8],
-    ) -> Result<Standing, StorageFault> {
+    pub fn position(&mut self, asked: Asked<'_>) -> Result<Standing, StorageFault> {
         self.reached()?;
-        let found = match self.counter {
-            Some(found) => Some(found),
-            None => self.standing(topic, seen, nonce),
-        };
-        let Some((incarnation, minted)) = found else { return Ok(Standing::Unreadable) };
-        let minted = Position::sequence(minted);
-        self.send(topic, &Upstream::Position { incarnation, minted });
-        Ok(Standing::At { incarnation, minted })
+        if let Some((incarnation, minted)) = self.counter {
+            let minted = Position::sequence(minted);
+            self.send(asked.topic, &Upstream::Position { incarnation, minted });
+            return Ok(Standing::At { incarnation, minted });
+        }
+        let standing = self.server.position(asked);
+        self.pass_on();
+        standing
+    }
+
+    fn pass_on(&mut self) {
+        for (topic, what) in self.server.sent() {
+            self.send(&topic, &what);
+        }
     }
 
     /// Puts a message on every channel of the topic that works.
@@ -172,8 +266,8 @@ impl Broker {
     }
 }
 
-/// An event whose payload is a number.
+/// An event as the scripts send it in these tests.
 #[must_use]
-pub fn numbered(mark: Mark, number: u64) -> Message {
-    Message { mark, at: WallTime(0), kind: "".into(), payload: number.to_string().into_bytes().into() }
+pub fn event(mark: Mark, payload: &[u8]) -> Message {
+    Message { mark, at: WallTime(0), kind: "".into(), payload: payload.into() }
 }

@@ -1,9 +1,9 @@
 //! Runs one hub of the core against the model of the server.
 
-use super::broker::{Broker, Channel};
+use super::broker::{Asked, Broker, Channel};
 use std::collections::{BTreeMap, BTreeSet};
 use strandline_core::coverage::{
-    Command, Event, Hub, HubConfig, Message, Outcome, PublishId, SubscriptionId, Upstream,
+    Command, Event, Hub, HubConfig, Outcome, PublishId, SubscriptionId, Upstream,
 };
 use strandline_core::id::Run;
 use strandline_core::machine::Machine;
@@ -80,16 +80,11 @@ impl Host {
                 self.held.retain(|(held, _)| *held != id);
             }
             Command::Position { ticket, topic, seen, nonce } => {
-                let result = broker.position(topic.as_str(), seen, nonce);
+                let result = broker.position(Asked { topic: topic.as_str(), seen, nonce });
                 self.hub.handle_completion(at_ms(ms), ticket.complete(result));
             }
-            Command::Publish { ticket, topic, seen, nonce, token, kind, payload, at } => {
-                let result = broker.publish(topic.as_str(), seen, nonce, &token, |mark| Message {
-                    mark,
-                    at,
-                    kind,
-                    payload,
-                });
+            Command::Publish { ticket, topic, seen, nonce, token, payload, .. } => {
+                let result = broker.publish(Asked { topic: topic.as_str(), seen, nonce }, &token, &payload);
                 self.hub.handle_completion(at_ms(ms), ticket.complete(result));
             }
             Command::History { ticket, .. } => {

@@ -7,6 +7,7 @@ pub mod judge;
 pub mod model;
 pub mod observer;
 pub mod play;
+pub mod redis_server;
 pub mod resume;
 pub mod scenario;
 pub mod world;

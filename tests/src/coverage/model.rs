@@ -1,6 +1,6 @@
 //! Random schedules of everything that goes wrong, one seed each, before an all-knowing observer.
 
-use super::broker::{Broker, ChannelKey, numbered};
+use super::broker::{Asked, Broker, ChannelKey};
 use super::host::at_ms;
 use super::observer::{Client, Truth};
 use std::collections::VecDeque;
@@ -146,7 +146,7 @@ impl Model {
         let mut rng = Rng::new(seed);
         let origin = rng.below(5) == 0;
         let nodes = if origin { 1 } else { 1 + rng.below(3) };
-        let faults_percent = [5, 30, 100][rng.index(3)];
+        let faults_percent = [10, 50, 100][rng.index(3)];
         let mut model = Self {
             rng,
             ms: 1_000,
@@ -272,25 +272,19 @@ impl Model {
                 }
             } else if !self.broker.unreachable {
                 let nonce = self.rng.next().to_be_bytes();
-                _ = self.script(name, None, nonce, &format!("elsewhere {number}"), number);
+                let asked = Asked { topic: name, seen: None, nonce };
+                _ = self.script(asked, &format!("elsewhere {number}"), number);
             }
         }
     }
 
     /// Runs the publish script; what it sends goes on its way.
-    fn script(
-        &mut self,
-        name: &str,
-        seen: Option<strandline_core::coverage::Mark>,
-        nonce: [u8; 8],
-        token: &str,
-        number: u64,
-    ) -> Result<Minted, StorageFault> {
-        let done = self.broker.publish(name, seen, nonce, token, |mark| numbered(mark, number));
+    fn script(&mut self, asked: Asked<'_>, token: &str, number: u64) -> Result<Minted, StorageFault> {
+        let done = self.broker.publish(asked, token, number.to_string().as_bytes());
         if let Ok(Minted::Accepted(accepted)) = done
             && !accepted.repeated
         {
-            self.truth.published(self.ms, name, accepted.mark, number);
+            self.truth.published(self.ms, asked.topic, accepted.mark, number);
         }
         self.sail();
         done
@@ -487,20 +481,21 @@ impl Model {
                 self.broker.channels.remove(&(node, id));
             }
             Command::Position { ticket, topic, seen, nonce } => {
-                let result = self.broker.position(topic.as_str(), seen, nonce);
+                let result = self.broker.position(Asked { topic: topic.as_str(), seen, nonce });
                 self.sail();
                 self.nodes[node].answers.push((back, ticket.complete(result)));
             }
             Command::Publish { ticket, topic, seen, nonce, token, payload, .. } => {
                 let number =
                     std::str::from_utf8(&payload).ok().and_then(|t| t.parse().ok()).expect("a number");
-                let mut result = self.script(topic.as_str(), seen, nonce, &token, number);
+                let asked = Asked { topic: topic.as_str(), seen, nonce };
+                let mut result = self.script(asked, &token, number);
                 if !self.calm && self.rng.below(8) == 0 {
                     self.fault("reply-lost");
                     result = Err(lost_reply());
                     // The client library tries once more.
                     if self.rng.below(2) == 0 {
-                        result = self.script(topic.as_str(), seen, nonce, &token, number);
+                        result = self.script(asked, &token, number);
                     }
                 }
                 self.nodes[node].answers.push((back, ticket.complete(result)));

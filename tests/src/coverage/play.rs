@@ -13,7 +13,7 @@ use strandline_core::coverage::{
     Publishing, Subscribe, SubscribeError, SubscriptionId, Upstream,
 };
 
-use super::broker::State;
+use super::broker::{ModelServer, Server};
 
 /// What a step was compared with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,16 +43,22 @@ pub struct Report {
     pub spurious_unmet: Vec<String>,
 }
 
-/// Plays a list of scenarios.
+/// Plays a list of scenarios before the model of a server.
 #[must_use]
 pub fn play(scenarios: &[Scenario]) -> Report {
+    play_over(scenarios, || Box::<ModelServer>::default())
+}
+
+/// Plays a list of scenarios, each before a server of its own.
+#[must_use]
+pub fn play_over(scenarios: &[Scenario], server: impl Fn() -> Box<dyn Server>) -> Report {
     let mut report = Report::default();
     for scenario in scenarios {
         if scenario.check == "prose" {
             report.prose.push(scenario.id.clone());
             continue;
         }
-        match one(scenario, &mut report) {
+        match one(scenario, server(), &mut report) {
             Ok(()) => report.right.push(scenario.id.clone()),
             Err(failure) => report.failures.push(format!("{} {}: {failure}", scenario.id, scenario.title)),
         }
@@ -60,8 +66,8 @@ pub fn play(scenarios: &[Scenario]) -> Report {
     report
 }
 
-fn one(scenario: &Scenario, report: &mut Report) -> Result<(), String> {
-    let mut world = World::new(scenario);
+fn one(scenario: &Scenario, server: Box<dyn Server>, report: &mut Report) -> Result<(), String> {
+    let mut world = World::new(scenario, server);
     let mut admission = Budget::new(scenario);
     for (number, step) in scenario.steps.iter().enumerate() {
         let met = match step.op.as_str() {
@@ -596,8 +602,8 @@ fn counter(world: &mut World, step: &Step) -> Result<(), String> {
         return Ok(());
     }
     match step.args.text("state").ok_or("expected \"state\" or \"value\"")? {
-        "unreadable" => world.broker.set(&topic, State::Rubbish),
-        "absent" => world.broker.set(&topic, State::Absent),
+        "unreadable" => world.broker.spoil(&topic, true),
+        "absent" => world.broker.spoil(&topic, false),
         "unreachable" => world.broker.unreachable = true,
         other => return Err(format!("state {other:?} is unknown")),
     }

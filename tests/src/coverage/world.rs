@@ -6,7 +6,7 @@
 //! consecutive, a number that is skipped was published too. Where several topics share a counter the
 //! number is the position.
 
-use super::broker::{Broker, State, numbered};
+use super::broker::{Broker, Server, State, event};
 use super::host::{Host, at_ms};
 use super::scenario::Scenario;
 use std::collections::BTreeMap;
@@ -81,13 +81,13 @@ pub struct World {
 impl World {
     /// The start of a scenario: instance A runs.
     #[must_use]
-    pub fn new(setup: &Scenario) -> Self {
+    pub fn new(setup: &Scenario, server: Box<dyn Server>) -> Self {
         let contiguous = !setup.names_several_topics();
         let mut world = Self {
             setup: setup.clone(),
             contiguous,
             ms: 1_000,
-            broker: Broker::default(),
+            broker: Broker::over(server),
             hosts: BTreeMap::new(),
             spaces: vec![Space::default()],
             epochs: BTreeMap::new(),
@@ -288,7 +288,10 @@ impl World {
         let mut mark = None;
         for number in first..=number {
             let nonce = [u8::try_from(self.spaces.len()).expect("few spaces"); 8];
-            let minted = self.broker.mint(topic, None, nonce).ok_or("the state lets nothing be minted")?;
+            let minted = self
+                .broker
+                .mint(topic, nonce, number.to_string().as_bytes())
+                .ok_or("the state lets nothing be minted")?;
             self.learn_space();
             self.note(number, minted);
             mark = Some(minted);
@@ -343,7 +346,7 @@ impl World {
     /// Sends an event over a subscription of an instance.
     pub fn deliver(&mut self, instance: &str, id: SubscriptionId, mark: Mark, number: u64) {
         let now = at_ms(self.ms);
-        let message = Upstream::Message(numbered(mark, number));
+        let message = Upstream::Message(event(mark, number.to_string().as_bytes()));
         self.host(instance).hub.handle_upstream(now, id, message);
         for channel in self.broker.channels.values_mut() {
             channel.in_flight.remove(&number);

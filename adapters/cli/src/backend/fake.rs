@@ -13,7 +13,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use strandline_core::id::LogId;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, MembersChange, Mutation, MutationError, RequestError, Scan, ScanPage,
+    BadBlob, Change, Collect, Collected, Compacted, Entry, MembersChange, Mutation, MutationError,
+    RequestError, Scan, ScanPage, Scrub, Scrubbed,
 };
 use strandline_core::lifecycle::api::{Cursor, Verified};
 use strandline_core::lifecycle::authority::FenceRefusal;
@@ -54,6 +55,8 @@ impl Backend for Fake {
             entries: inside.tail - inside.floor,
             journal_bytes: 0,
             present,
+            complete: tail,
+            blobs_wanted: 0,
             tombstones: inside.records.len() as u64 - present,
             epoch: 1,
             compactable: inside.members.is_some().then_some(tail),
@@ -66,6 +69,7 @@ impl Backend for Fake {
                     incarnation: None,
                     lag_entries: Some(0),
                     acked: tail,
+                    complete: tail,
                     counts_at: None,
                     lag_bytes: 0,
                     lag_ms: 0,
@@ -146,6 +150,51 @@ impl Backend for Fake {
             MembersChange::Clear => members.clear(),
         }
         Ok(())
+    }
+
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let entry = inside.records.get(key);
+        Ok(entry.is_some_and(|entry| match entry.state {
+            State::Present { blob } => !inside.blobs.contains_key(&blob),
+            State::Deleted => false,
+        }))
+    }
+
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure> {
+        let mut inside = self.0.lock().expect("no test thread panicked");
+        let Inside { records, blobs, .. } = &mut *inside;
+        let named =
+            |blob: &BlobKey| records.values().any(|entry| entry.state == State::Present { blob: *blob });
+        let mut found = Collected { looked: blobs.len() as u64, ..Collected::default() };
+        for (blob, bytes) in blobs.iter().filter(|(blob, _)| !named(blob)) {
+            found.blobs += 1;
+            found.bytes += bytes.len() as u64;
+            found.keys.push(*blob);
+        }
+        if !collect.dry_run {
+            for blob in &found.keys {
+                blobs.remove(blob);
+            }
+        }
+        Ok(found)
+    }
+
+    fn scrub(&mut self, _: Scrub) -> Result<Scrubbed, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let mut found = Scrubbed::default();
+        for (key, entry) in &inside.records {
+            let State::Present { blob } = entry.state else { continue };
+            found.keys += 1;
+            match inside.blobs.get(&blob) {
+                Some(bytes) if hash(bytes) == blob => found.bytes += bytes.len() as u64,
+                other => {
+                    found.bad += 1;
+                    found.blobs.push(BadBlob { key: key.clone(), blob, damaged: other.is_some() });
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn reload(&mut self) -> Result<ReloadReport, Failure> {

@@ -8,6 +8,7 @@ pub(crate) mod remote;
 mod remote_watch;
 mod watching;
 
+pub(crate) use node::{NodeBackend, create as create_node};
 pub(crate) use opened::{create, open};
 
 use crate::access::ReloadReport;
@@ -16,7 +17,9 @@ use crate::report::{FencedReport, StatusReport};
 use crate::watch::{CursorReport, CursorText, Watch};
 use std::io::{self, Read};
 use std::path::Path;
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{
+    Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
+};
 use strandline_core::record::{BlobKey, Key, Version};
 use strandline_file::backup::BackedUp;
 
@@ -44,6 +47,12 @@ pub(crate) trait Backend {
     fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure>;
     /// Copies the log's files of one moment to a folder that is made.
     fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure>;
+    /// Whether a key is present and its blob is not here yet.
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure>;
+    /// Removes the blobs that nothing needs, or says which they are.
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure>;
+    /// Reads every blob that a key names, and lets peers mend what is bad.
+    fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure>;
 
     /// Begins to store blobs that become durable together.
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure>;

@@ -9,7 +9,9 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{
+    Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
+};
 use strandline_core::lifecycle::recovery::{Init, RecoveryError, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::{BlobKey, Key, Version};
@@ -144,6 +146,23 @@ impl Backend for NodeBackend {
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure> {
         let (answer, answered) = channel();
         self.node.members(change.clone(), move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure> {
+        let key = key.clone();
+        self.read(move |replica| replica.blob_pending(&key))
+    }
+
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure> {
+        let (answer, answered) = channel();
+        self.node.collect(collect, move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure> {
+        let (answer, answered) = channel();
+        self.node.scrub(scrub, move |done| drop(answer.send(done)));
         answered.recv().expect("the node answers every call").map_err(request_failure)
     }
 

@@ -14,7 +14,9 @@ use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{
+    Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
+};
 use strandline_core::record::{BlobKey, Key, Version};
 use strandline_file::backup::BackedUp;
 
@@ -134,6 +136,27 @@ impl Backend for Remote {
         let request = Request::Members { change: MembersText::from(change) };
         let Answer::Members = self.write(&request)? else { return Err(other("members")) };
         Ok(())
+    }
+
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure> {
+        let Answer::Pending { pending } = self.read(&Request::Pending { key: KeyText::from(key) })? else {
+            return Err(other("pending"));
+        };
+        Ok(pending)
+    }
+
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure> {
+        let Collect { dry_run, untouched_ms } = collect;
+        let Answer::Collected { collected } = self.write(&Request::Collect { dry_run, untouched_ms })? else {
+            return Err(other("collect"));
+        };
+        Ok(collected.into())
+    }
+
+    fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure> {
+        let request = Request::Scrub { bytes_per_second: scrub.bytes_per_second };
+        let Answer::Scrubbed { scrubbed } = self.read(&request)? else { return Err(other("scrub")) };
+        scrubbed.to_scrubbed().map_err(Failure::peer)
     }
 
     fn reload(&mut self) -> Result<ReloadReport, Failure> {

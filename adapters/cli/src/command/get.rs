@@ -45,6 +45,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
 
 fn write_out(replica: &mut dyn Backend, key: &Key, blob: BlobKey) -> Result<(), Failure> {
     let Some(mut from) = replica.blob(blob)? else {
+        if replica.pending(key)? {
+            return Err(Failure::refused(format!("blob {blob} of {key} is not here yet"))
+                .advise("it comes when a peer that has it is connected; try again"));
+        }
         return Err(blob_missing(key, blob));
     };
     let mut to = io::stdout().lock();

@@ -50,12 +50,20 @@ fn rows(status: &StatusReport) -> Vec<[String; 2]> {
         ("digest", status.tail_digest.clone()),
         ("journal", format!("{} entries, {}", status.entries, size(status.journal_bytes))),
         ("keys", format!("{} present, {} tombstones", status.present, status.tombstones)),
+        ("blobs", blobs(status)),
         ("members", members),
         ("compaction waits for", status.blocked_by.clone().unwrap_or_else(|| "nobody".to_owned())),
         ("halted", status.halted.clone().unwrap_or_else(|| "no".to_owned())),
     ]
     .map(|(name, value)| [name.to_owned(), value])
     .to_vec()
+}
+
+fn blobs(status: &StatusReport) -> String {
+    match status.blobs_wanted {
+        0 => format!("complete up to {}", status.complete),
+        wanted => format!("{wanted} awaited from peers, complete up to {}", status.complete),
+    }
 }
 
 fn doing(status: &StatusReport) -> String {

@@ -5,7 +5,8 @@ use crate::access::ReloadReport;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
 use crate::report::{
-    BlobText, CompactedReport, EntryReport, FencedReport, MembersText, MutationText, StatusReport,
+    BlobText, CollectedReport, CompactedReport, EntryReport, FencedReport, MembersText, MutationText,
+    ScrubbedReport, StatusReport,
 };
 use crate::text::{Bytes, KeyText, VersionText};
 use crate::watch::{CursorReport, CursorText, PageReport};
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
-use strandline_core::lifecycle::api::{Scan, ScanPage};
+use strandline_core::lifecycle::api::{Collect, Scan, ScanPage, Scrub};
 
 /// What a command asks of the node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -34,6 +35,15 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
+    /// Whether a key is present and its blob is not here yet.
+    Pending {
+        #[serde(flatten)]
+        key: KeyText,
+    },
+    /// Collection of blobs that nothing needs.
+    Collect { dry_run: bool, untouched_ms: u64 },
+    /// A look at every blob, no faster than this.
+    Scrub { bytes_per_second: u64 },
     /// The right to write the log.
     Fence { epoch: u64 },
     /// The peers file and certificates, read anew.
@@ -112,6 +122,15 @@ pub(crate) enum Answer {
         compacted: CompactedReport,
     },
     Members,
+    Pending {
+        pending: bool,
+    },
+    Collected {
+        collected: CollectedReport,
+    },
+    Scrubbed {
+        scrubbed: ScrubbedReport,
+    },
     Fenced {
         fenced: FencedReport,
     },
@@ -227,6 +246,18 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
         Request::Members { change } => {
             backend.members(&change.into())?;
             Ok(Answer::Members)
+        }
+        Request::Pending { key } => {
+            let pending = backend.pending(&key.to_key().map_err(Failure::usage)?)?;
+            Ok(Answer::Pending { pending })
+        }
+        Request::Collect { dry_run, untouched_ms } => {
+            let collected = backend.collect(Collect { dry_run, untouched_ms })?;
+            Ok(Answer::Collected { collected: CollectedReport::new(dry_run, &collected) })
+        }
+        Request::Scrub { bytes_per_second } => {
+            let scrubbed = backend.scrub(Scrub { bytes_per_second: bytes_per_second.max(1) })?;
+            Ok(Answer::Scrubbed { scrubbed: ScrubbedReport::from(&scrubbed) })
         }
         Request::Fence { epoch } => Ok(Answer::Fenced { fenced: backend.fence(epoch)? }),
         Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),

@@ -42,6 +42,7 @@ enum Store {
     Put { owed: Owed<blob_op::Put>, key: BlobKey, bytes: Vec<u8> },
     Write { owed: Owed<blob_op::Write>, key: BlobKey, offset: u64, bytes: Vec<u8> },
     Commit { owed: Owed<blob_op::Commit>, key: BlobKey, total: u64 },
+    Abandon { owed: Owed<blob_op::Abandon>, key: BlobKey },
 }
 
 impl BlobExecutor {
@@ -83,6 +84,22 @@ impl BlobExecutor {
             BlobCommand::Put { ticket, key, bytes } => {
                 let owed = Owed::new(complete, ticket, StorageAction::Write, name(key));
                 (key, Store::Put { owed, key, bytes })
+            }
+            BlobCommand::List { ticket, after, count_max } => {
+                let owed = Owed::new(complete, ticket, StorageAction::List, "blobs");
+                return self.reads.run(owed, move |store| store.page(after, count_max));
+            }
+            BlobCommand::Remove { ticket, keys, untouched_ms } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Remove, "blobs");
+                return self.reads.run(owed, move |store| store.remove(&keys, untouched_ms));
+            }
+            BlobCommand::Verify { ticket, key } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Read, name(key));
+                return self.reads.run(owed, move |store| store.check(key));
+            }
+            BlobCommand::Abandon { ticket, key } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Remove, name(key));
+                (key, Store::Abandon { owed, key })
             }
             BlobCommand::Write { ticket, key, offset, bytes } => {
                 let owed = Owed::new(complete, ticket, StorageAction::Write, name(key));
@@ -154,6 +171,11 @@ impl<'a> Lane<'a> {
             Store::Write { owed, key, offset, bytes } => {
                 self.in_order(key);
                 owed.give(self.write(key, offset, &bytes));
+            }
+            Store::Abandon { owed, key } => {
+                self.in_order(key);
+                self.uploads.remove(&key);
+                owed.give(Ok(()));
             }
             Store::Commit { owed, key, total } => {
                 self.in_order(key);

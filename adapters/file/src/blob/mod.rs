@@ -2,6 +2,7 @@
 
 mod executor;
 mod group;
+mod keep;
 mod store;
 mod upload;
 

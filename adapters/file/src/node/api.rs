@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Accepted, Done, LinkRefused, MembersChange, MutationError, RequestError,
+    Accepted, Collect, Done, LinkRefused, MembersChange, MutationError, RequestError, Scrub,
 };
 use strandline_core::record::Version;
 
@@ -27,6 +27,10 @@ pub(crate) enum Request {
     Compact { upto: Option<Version> },
     /// Change who counts for compaction.
     Members(MembersChange),
+    /// Collect the blobs that nothing needs.
+    Collect(Collect),
+    /// Look for damage in the blobs that keys name.
+    Scrub(Scrub),
     /// Take the right to write the log.
     Fence { epoch: u64 },
 }

@@ -15,7 +15,8 @@ use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Compacted, Cursor, Done, Event, Fenced, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
+    Collect, Collected, Compacted, Cursor, Done, Event, Fenced, LinkRefused, LinkRole, MembersChange,
+    Mutation, MutationError, Scrub, Scrubbed,
 };
 use strandline_core::lifecycle::authority::EpochSource;
 use strandline_core::lifecycle::replica::Replica;
@@ -89,7 +90,7 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Compacted(compacted)) => Ok(compacted),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(other @ (Done::Members | Done::Fenced(_))) => {
+                Ok(other @ (Done::Members | Done::Collected(_) | Done::Scrubbed(_) | Done::Fenced(_))) => {
                     panic!("a compaction was answered by {other:?}")
                 }
                 Err(unavailable) => Err(unavailable.into()),
@@ -107,8 +108,44 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Members) => Ok(()),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(other @ (Done::Compacted(_) | Done::Fenced(_))) => {
+                Ok(
+                    other @ (Done::Compacted(_) | Done::Collected(_) | Done::Scrubbed(_) | Done::Fenced(_)),
+                ) => {
                     panic!("a change of members was answered by {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// Collects the blobs that nothing needs, or says which they are. The store must belong to this
+    /// node alone. `reply` comes when it has ended.
+    pub fn collect(
+        &self,
+        collect: Collect,
+        reply: impl FnOnce(Result<Collected, RequestFailed>) + Send + 'static,
+    ) {
+        self.request(Request::Collect(collect), move |done| {
+            reply(match done {
+                Ok(Done::Collected(collected)) => Ok(collected),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Scrubbed(_) | Done::Fenced(_))) => {
+                    panic!("a collection was answered by {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// Looks for damage in the blobs that keys name; what is damaged or missing is fetched from a peer
+    /// that has it. `reply` comes when all were looked at.
+    pub fn scrub(&self, scrub: Scrub, reply: impl FnOnce(Result<Scrubbed, RequestFailed>) + Send + 'static) {
+        self.request(Request::Scrub(scrub), move |done| {
+            reply(match done {
+                Ok(Done::Scrubbed(scrubbed)) => Ok(scrubbed),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Collected(_) | Done::Fenced(_))) => {
+                    panic!("a scrub was answered by {other:?}")
                 }
                 Err(unavailable) => Err(unavailable.into()),
             });
@@ -122,7 +159,7 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Fenced(fenced)) => Ok(fenced),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(other @ (Done::Members | Done::Compacted(_))) => {
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Collected(_) | Done::Scrubbed(_))) => {
                     panic!("a move of the authority was answered by {other:?}")
                 }
                 Err(unavailable) => Err(unavailable.into()),

@@ -60,6 +60,8 @@ impl Root for Replica {
         match request {
             Request::Compact { upto } => self.handle_compact(now, upto),
             Request::Members(change) => self.handle_members(now, change),
+            Request::Collect(collect) => self.handle_collect(now, collect),
+            Request::Scrub(scrub) => self.handle_scrub(now, scrub),
             Request::Fence { epoch } => self.handle_fence(now, epoch),
         }
     }

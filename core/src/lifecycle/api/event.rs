@@ -162,6 +162,8 @@ pub struct MemberStatus {
     pub acked: Version,
     /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
     pub lag_entries: Option<u64>,
+    /// Up to where it has the blobs as well.
+    pub complete: Version,
     /// Where compaction counts it; absent if it holds compaction up at nothing.
     pub counts_at: Option<Version>,
     /// Bytes of journal above that.
@@ -203,6 +205,10 @@ pub struct Status {
     pub present: u64,
     /// Tombstones kept.
     pub tombstones: u64,
+    /// Up to where every record that is the last of its key has its blob here.
+    pub complete: Version,
+    /// Records that wait for their blobs.
+    pub blobs_wanted: u64,
     /// Whether a membership was ever stored.
     pub members_configured: bool,
     /// The members.

@@ -1,5 +1,6 @@
 //! What goes into a replica and what comes out of it.
 
+mod blobs;
 mod event;
 mod link;
 mod mutation;
@@ -7,6 +8,7 @@ mod pair;
 mod request;
 mod subscription;
 
+pub use blobs::{BadBlob, Collect, Collected, NAMED_KEYS_MAX, Scrub, Scrubbed};
 pub use event::{Event, Flow, Lag, LinkStatus, MemberStatus, Status};
 pub use link::{CloseReason, LinkRefused, LinkRole, PeerFault, PeerFaultKind};
 pub use mutation::{Accepted, Change, Entry, Mutation, MutationError, Scan, ScanPage};

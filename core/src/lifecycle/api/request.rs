@@ -1,5 +1,6 @@
 //! Requests whose answers come later: members and compaction.
 
+use super::{Collected, Scrubbed};
 use crate::error::{Classified, Family, StorageFault};
 use crate::lifecycle::authority::FenceRefusal;
 use crate::record::{AuthorityId, Version};
@@ -27,6 +28,10 @@ pub enum Done {
     Members,
     /// The journal was compacted.
     Compacted(Compacted),
+    /// Blobs that nothing needs were collected.
+    Collected(Collected),
+    /// The blobs were looked at.
+    Scrubbed(Scrubbed),
     /// The log's authority is here, in a new epoch.
     Fenced(Fenced),
     /// It could not be done; nothing changed.

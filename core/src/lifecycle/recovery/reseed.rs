@@ -50,7 +50,8 @@ impl Reseeded {
         current.floor = floor_bytes(Version::ZERO);
         current.floor_digest = [0; 32];
         current.opaque =
-            Opaque { chained: true, entered: false, checkpoint_records: 0, authority: None }.encode();
+            Opaque { chained: true, wanting: false, entered: false, checkpoint_records: 0, authority: None }
+                .encode();
         let (log, identity) = (current.log, current.identity.clone());
         Ok(Self { log, identity, before, after, current: current.encode() })
     }
@@ -74,7 +75,8 @@ mod tests {
             checkpoint: None,
             floor: floor_bytes(Version::new(1, 7)),
             floor_digest: [5; 32],
-            opaque: Opaque { chained: true, entered: true, checkpoint_records: 0, authority }.encode(),
+            opaque: Opaque { chained: true, wanting: false, entered: true, checkpoint_records: 0, authority }
+                .encode(),
         };
         let reseeded = Reseeded::of(&current.encode(), &Seed::new([1; 32])).expect("readable");
         assert_eq!((reseeded.before.counter, reseeded.after.counter), (3, 4));

@@ -4,7 +4,7 @@ use super::{Doing, SubscriptionRead, cursor};
 use crate::error::StorageFault;
 use crate::journal::read::{EntryReader, ReadRequest};
 use crate::lifecycle::api::{CursorReason, Event, Page, Served, SubscriptionEnd, SubscriptionId};
-use crate::lifecycle::entry::ENTRY_RECORD;
+use crate::lifecycle::entry::is_record;
 use crate::lifecycle::shared::{ReadFor, Shared};
 use crate::lifecycle::subscribe::state::StateReader;
 use crate::limits::PIECE_BYTES_MAX;
@@ -245,7 +245,7 @@ fn records_of(
     let mut authority = AuthorityId::from_text("");
     let mut bad = None;
     reader.accept(request, bytes, &mut |lsn, kind, entry| {
-        if kind != ENTRY_RECORD {
+        if !is_record(kind) {
             return ControlFlow::Continue(());
         }
         match RecordView::parse(entry) {

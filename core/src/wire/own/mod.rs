@@ -1,11 +1,13 @@
 //! `strandline.*`: what Strandline replicas say to each other and to no one else.
 
+pub mod ack;
 pub mod blob_range;
 pub mod digest;
 pub mod position;
 pub mod snapshot;
 pub mod stop;
 
+pub use ack::Acknowledgement;
 pub use blob_range::{BlobRange, BlobRangeGet};
 pub use digest::{DigestAt, DigestGet};
 pub use position::{EpochMark, Mark, Position};
@@ -47,6 +49,8 @@ pub enum OwnMessage {
     },
     /// `strandline.stop`: why repair stopped.
     Stop(Stop),
+    /// `strandline.ack`: what is applied and durable, and up to where with its blobs.
+    Ack(Acknowledgement),
 }
 
 impl OwnMessage {
@@ -64,6 +68,7 @@ impl OwnMessage {
             Self::BlobRange(_) => MessageType::BlobRange,
             Self::BlobAbsent { .. } => MessageType::BlobAbsent,
             Self::Stop(_) => MessageType::Stop,
+            Self::Ack(_) => MessageType::OwnAck,
         }
     }
 
@@ -87,6 +92,7 @@ impl OwnMessage {
             Self::BlobRange(range) => range.write(out),
             Self::BlobAbsent { key } => blob_range::write_key(key, out),
             Self::Stop(stop) => stop.write(out),
+            Self::Ack(ack) => ack.write(out),
         }
         out.push(b'}');
         let bytes = out.len() - start;
@@ -128,6 +134,7 @@ impl OwnMessage {
                 blob_range::absent_key(read(kind, payload)?).map(|key| Self::BlobAbsent { key })
             }
             MessageType::Stop => Stop::from_object(read(kind, payload)?).map(Self::Stop),
+            MessageType::OwnAck => Ok(Self::Ack(Acknowledgement::from_object(&read(kind, payload)?))),
             MessageType::Record
             | MessageType::Batch
             | MessageType::Snapshot
@@ -154,6 +161,7 @@ impl OwnMessage {
             Self::BlobRangeGet(get) => get.check(),
             Self::BlobRange(range) => range.check(),
             Self::Stop(stop) => stop.check(),
+            Self::Ack(ack) => ack.check(),
         }
     }
 }
@@ -213,9 +221,13 @@ pub(crate) mod testing {
 
     /// The message of a payload.
     pub(crate) fn decode(payload: &str) -> Result<OwnMessage, WireError> {
-        let declared =
-            Capabilities::new([Capability::History, Capability::SnapshotChunks, Capability::BlobRanges])
-                .expect("no log, no incarnation");
+        let declared = Capabilities::new([
+            Capability::History,
+            Capability::SnapshotChunks,
+            Capability::BlobRanges,
+            Capability::BlobWait,
+        ])
+        .expect("no log, no incarnation");
         let message = decode_message(payload.as_bytes(), &WireLimits::default(), &declared)?;
         let Message::Own(message) = message else { panic!("not Strandline's own: {message:?}") };
         Ok(message)

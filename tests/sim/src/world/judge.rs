@@ -104,6 +104,12 @@ impl World {
     fn done(&mut self, at: usize, done: &Done) -> Judged {
         match done {
             Done::Members | Done::Fenced(_) | Done::Refused(_) => Ok(()),
+            Done::Collected(_) => self.look(at),
+            Done::Scrubbed(found) => {
+                let bad: Vec<_> = found.blobs.iter().map(|bad| bad.blob).collect();
+                self.scrubbed(at, &bad);
+                self.look(at)
+            }
             Done::Compacted(compacted) => {
                 // Who was active when it began still needs what it had not acknowledged then.
                 let needs = |(_, acked): &&(String, Version)| *acked < compacted.floor;
@@ -262,22 +268,10 @@ impl World {
         let expected = node.mirror.get(key).copied();
         let purged = matches!(expected, Some((State::Deleted, version)) if version <= floor);
         if found == expected || (purged && found.is_none()) {
-            return self.has_blob(at, found);
+            return self.has_blob(at, key, found);
         }
         let text = format!("{at} shows {key} as {found:?}, expected {expected:?}");
         Err(Violation::new("key space", text))
-    }
-
-    fn has_blob(&self, at: usize, found: Option<(State, Version)>) -> Judged {
-        if let Some((State::Present { blob }, version)) = found
-            && !self.nodes[at].host.blobs.holds(&blob)
-        {
-            return Err(Violation::new(
-                "blob",
-                format!("{at} shows {version} and has not its blob {blob:?}"),
-            ));
-        }
-        Ok(())
     }
 
     fn bounds(&self, at: usize, status: &Status) -> Judged {
@@ -287,6 +281,7 @@ impl World {
                 format!("{at}: floor {}, tail {}, submitted {}", status.floor, status.tail, status.submitted);
             return Err(Violation::new("order of watermarks", text));
         }
+        self.complete(at, status)?;
         let most = 24 + status.links.len() * (2 * node.config.blob_requests_max as usize + 16);
         if status.commands_outstanding > most {
             let found = status.commands_outstanding;
@@ -314,7 +309,7 @@ impl World {
                 let text = format!("a scan of {at} gives {key} as {found:?}, expected {expected:?}");
                 return Err(Violation::new("key space", text));
             }
-            self.has_blob(at, found)?;
+            self.has_blob(at, key, found)?;
         }
         self.floor(at, &status)
     }

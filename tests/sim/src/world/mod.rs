@@ -1,5 +1,6 @@
 //! The world of one run: nodes, connections, time, the model, and the judgement after every step.
 
+mod blobs;
 mod config;
 mod judge;
 mod links;

@@ -21,6 +21,8 @@ impl World {
         let at = match op.kind {
             Kind::Put | Kind::PutLarge | Kind::Delete | Kind::Batch | Kind::Conditional => self.writer(),
             Kind::Compact
+            | Kind::Collect
+            | Kind::Scrub
             | Kind::Members
             | Kind::Connect
             | Kind::Start
@@ -52,6 +54,8 @@ impl World {
                 self.mutate(at, &[mutation])
             }
             Kind::Compact => self.compact(at),
+            Kind::Collect => self.collect(at),
+            Kind::Scrub => self.scrub(at),
             Kind::Members => {
                 let names = ["b", "c", "d"];
                 let name = names[self.rng.index(names.len())].to_string();
@@ -339,6 +343,7 @@ impl World {
                 self.nodes[at].host.armed.once.insert(fault);
                 Ok(())
             }
+            Fault::BlobRotten => self.rot(at),
             Fault::FullDisk => {
                 self.nodes[at].host.armed.full = true;
                 Ok(())
@@ -518,8 +523,8 @@ impl World {
             Name::File(_) | Name::Temporary(_) => None,
         };
         node.damage.push(Damage { fault, segment });
-        let name = node.identity.clone();
-        self.lossy.insert(name.clone());
+        let identity = node.identity.clone();
+        self.lossy.insert(identity);
         self.count(fault);
         self.tell(|| {
             format!("{at}: {} in page {page} of {name:?} of log {}", fault.name(), hex(&LOG.0[..2]))

@@ -21,6 +21,7 @@ impl World {
         let node = &mut self.nodes[at];
         node.host.fs = backup.fs;
         node.host.blobs = backup.blobs;
+        node.rotten.extend(node.rotted.iter().copied());
         node.host.appended = backup.appended;
         self.regress(at);
         self.start(at)
