@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::host::NodeHost;
 use crate::model::{Digest, Mirror};
+use crate::world::Reader;
 use std::collections::{BTreeSet, VecDeque};
 use strandline_core::id::{LinkId, LogId};
 use strandline_core::lifecycle::config::ReplicaConfig;
@@ -105,6 +106,8 @@ pub struct Node {
     pub rotted: BTreeSet<BlobKey>,
     /// An older copy of its directory and blobs, with the tail it had.
     pub backup: Option<Backup>,
+    /// Someone who follows what it makes durable.
+    pub reader: Reader,
     /// Links that may not be handed bytes before they resume.
     pub paused: BTreeSet<LinkId>,
     /// Links to close once their bytes are out.
@@ -159,6 +162,7 @@ impl Node {
             rotten: BTreeSet::new(),
             rotted: BTreeSet::new(),
             backup: None,
+            reader: Reader::default(),
             paused: BTreeSet::new(),
             closing: BTreeSet::new(),
             starts: 0,

@@ -33,7 +33,8 @@ impl World {
                 Event::Durable { upto } => self.durable(at, upto.get())?,
                 Event::Installed { .. } => self.installed(at)?,
                 Event::Halted { .. } => self.nodes[at].halted = true,
-                Event::Frames { .. } | Event::Synced { .. } | Event::Page { .. } => {}
+                Event::Frames { .. } | Event::Synced { .. } => {}
+                Event::Page { subscription, page } => self.page(at, subscription, page)?,
                 Event::Resume { link } => {
                     self.nodes[at].paused.remove(&link);
                 }

@@ -7,6 +7,7 @@ mod links;
 mod ops;
 mod people;
 mod quiesce;
+mod readers;
 mod turn;
 
 use crate::fault::Counts;
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use strandline_core::id::LinkId;
 
 pub(crate) use links::authenticate;
+pub use readers::Reader;
 
 /// What must never happen, happened.
 #[derive(Clone, Debug, Eq, PartialEq)]

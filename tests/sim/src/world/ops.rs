@@ -80,7 +80,10 @@ impl World {
                 }
                 Ok(())
             }
-            Kind::Look => self.look(at),
+            Kind::Look => {
+                self.look(at)?;
+                self.read(at)
+            }
             Kind::Heal => {
                 self.nodes[at].host.armed = crate::effect::Armed::default();
                 Ok(())
