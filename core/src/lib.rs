@@ -33,3 +33,5 @@ pub mod compat;
 
 #[cfg(feature = "coverage")]
 pub mod coverage;
+#[cfg(feature = "streams")]
+pub mod stream;

@@ -2,3 +2,4 @@
 
 pub mod conformance;
 pub mod coverage;
+pub mod streams;

@@ -1,0 +1,402 @@
+//! A consumer of a group: joining, reading, settling, leaving, on one or several streams.
+
+use super::contract::{GroupContract, Start};
+use super::error::{CallerError, ServerFault, StreamError};
+use super::event::{Entry, EventId, Ids};
+use super::handle::Handle;
+use super::name::{ConsumerName, GroupName, StreamName};
+use super::op::{Nonce, StreamOp, Verb};
+use super::reply::{StreamReply, Told};
+use super::settings::Taking;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A part: it holds what a consumer is attached to and decides what is asked next. It does no I/O.
+///
+/// It is driven like a [`super::reader::Reader`]. Settling an entry twice, or one that was taken over by
+/// another consumer, is safe: it counts for nothing.
+#[derive(Clone, Debug)]
+pub struct Consumer {
+    group: GroupName,
+    name: ConsumerName,
+    taking: Taking,
+    lease_ms: u64,
+    attached: Vec<Attached>,
+    phase: Phase,
+    failure: Option<StreamError>,
+    closed: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Attached {
+    handle: Handle,
+    start: Start,
+    settled: Option<EventId>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Idle,
+    Joining {
+        attached: Attached,
+        step: Join,
+        leases: bool,
+    },
+    Checking(usize),
+    Reading(usize),
+    /// Acknowledging what was not shown, before going on behind it.
+    Settling {
+        at: usize,
+        ids: Ids,
+    },
+    Repairing(usize),
+    Leaving {
+        at: usize,
+        only: bool,
+    },
+}
+
+/// The steps of joining a stream, in this order.
+#[derive(Clone, Copy, Debug)]
+enum Join {
+    Bind,
+    Open,
+    Lease,
+    Sweep { fence: u64 },
+    Register,
+}
+
+/// What a step of a consumer brought.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Taken {
+    /// Nothing yet: ask for the next operation.
+    More,
+    /// Entries of a stream that the filter shows; they are pending for this consumer, unless it
+    /// acknowledges before handing over.
+    Entries(StreamName, Vec<Entry>),
+    /// A missing group was made again at its cursor.
+    Repaired {
+        /// Of which stream.
+        stream: StreamName,
+        /// Whether the log had been absent: what it held is lost.
+        log_was_absent: bool,
+    },
+}
+
+impl Consumer {
+    /// A consumer of nothing yet; [`Consumer::join`] follows.
+    #[must_use]
+    pub const fn new(group: GroupName, name: ConsumerName, taking: Taking, lease_ms: u64) -> Self {
+        Self {
+            group,
+            name,
+            taking,
+            lease_ms,
+            attached: Vec::new(),
+            phase: Phase::Idle,
+            failure: None,
+            closed: false,
+        }
+    }
+
+    /// The group.
+    #[must_use]
+    pub const fn group(&self) -> &GroupName {
+        &self.group
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub const fn name(&self) -> &ConsumerName {
+        &self.name
+    }
+
+    /// How many streams are attached.
+    #[must_use]
+    pub const fn attached(&self) -> usize {
+        self.attached.len()
+    }
+
+    /// Whether it left every stream, or ended with a generation.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// The handle of an attached stream.
+    #[must_use]
+    pub fn handle(&self, stream: &StreamName) -> Option<&Handle> {
+        self.attached.iter().map(|attached| &attached.handle).find(|handle| handle.stream() == stream)
+    }
+
+    /// Begins to join the group on a stream: the first one of a new consumer also cleans up after those
+    /// that went silent.
+    ///
+    /// # Errors
+    /// `ConsumerClosed`.
+    pub fn join(&mut self, handle: &Handle, start: Option<Start>) -> Result<(), CallerError> {
+        self.is_open()?;
+        if let Some(at) = self.find(handle.stream()) {
+            self.phase = Phase::Checking(at);
+            return Ok(());
+        }
+        let start = start.unwrap_or(self.taking.start);
+        let attached = Attached { handle: handle.clone(), start, settled: None };
+        let leases = self.attached.is_empty();
+        self.phase = Phase::Joining { attached, step: Join::Bind, leases };
+        Ok(())
+    }
+
+    /// Begins to leave one stream. One that is not attached changes nothing.
+    ///
+    /// # Errors
+    /// `LastStream` for the only one, `ConsumerClosed`.
+    pub fn leave(&mut self, stream: &StreamName) -> Result<(), CallerError> {
+        self.is_open()?;
+        let Some(at) = self.find(stream) else { return Ok(()) };
+        if self.attached.len() == 1 {
+            return Err(CallerError::LastStream);
+        }
+        self.phase = Phase::Leaving { at, only: true };
+        Ok(())
+    }
+
+    /// Begins a pass over all streams.
+    ///
+    /// # Errors
+    /// `ConsumerClosed`.
+    pub fn pass(&mut self) -> Result<(), CallerError> {
+        if self.closed {
+            return Err(CallerError::ConsumerClosed);
+        }
+        self.phase = Phase::Reading(0);
+        Ok(())
+    }
+
+    /// Begins to leave every stream. What could not be left stays attached for another try; what is
+    /// pending stays pending, for others to claim.
+    pub fn close(&mut self) {
+        self.failure = None;
+        self.phase = Phase::Leaving { at: 0, only: false };
+        self.closed |= self.attached.is_empty();
+    }
+
+    const fn is_open(&self) -> Result<(), CallerError> {
+        if self.closed { Err(CallerError::ConsumerClosed) } else { Ok(()) }
+    }
+
+    fn find(&self, stream: &StreamName) -> Option<usize> {
+        self.attached.iter().position(|attached| attached.handle.stream() == stream)
+    }
+
+    fn contract(&self, start: Start) -> GroupContract {
+        GroupContract { start, ..self.taking.contract() }
+    }
+
+    /// Who this consumer is as the owner of a lease: one name for each stream, so that two consumers of
+    /// one process compete.
+    #[must_use]
+    pub fn owner(&self, stream: &StreamName) -> String {
+        format!("{}/{stream}", self.name)
+    }
+
+    fn open(&self, attached: &Attached) -> Verb {
+        let contract = self.contract(attached.start);
+        Verb::GroupOpen { group: self.group.clone(), contract, settled: attached.settled }
+    }
+
+    /// The operation that repairs the group on a stream, whether it needs it or not.
+    #[must_use]
+    pub fn repair(&self, stream: &StreamName, nonce: Nonce) -> Option<StreamOp> {
+        let attached = &self.attached[self.find(stream)?];
+        Some(attached.handle.op(self.open(attached), nonce))
+    }
+
+    /// What is to be asked; `None` when there is nothing.
+    #[must_use]
+    pub fn op(&self, nonce: Nonce) -> Option<StreamOp> {
+        let (attached, verb) = match &self.phase {
+            Phase::Idle => return None,
+            Phase::Joining { attached, step, .. } => (attached, self.join_verb(attached, *step)),
+            Phase::Checking(at) => (self.attached.get(*at)?, Verb::Open),
+            Phase::Reading(at) => {
+                let (group, consumer) = (self.group.clone(), self.name.clone());
+                let verb = Verb::GroupRead { group, consumer, events_max: self.taking.events_max };
+                (self.attached.get(*at)?, verb)
+            }
+            Phase::Settling { at, ids } => {
+                let verb = Verb::GroupAck { group: self.group.clone(), ids: ids.clone() };
+                (self.attached.get(*at)?, verb)
+            }
+            Phase::Repairing(at) => {
+                let attached = self.attached.get(*at)?;
+                (attached, self.open(attached))
+            }
+            Phase::Leaving { at, .. } => {
+                let (group, consumer) = (self.group.clone(), self.name.clone());
+                (self.attached.get(*at)?, Verb::GroupDetach { group, consumer })
+            }
+        };
+        Some(attached.handle.op(verb, nonce))
+    }
+
+    fn join_verb(&self, attached: &Attached, step: Join) -> Verb {
+        let group = self.group.clone();
+        let owner = self.owner(attached.handle.stream());
+        match step {
+            Join::Bind => Verb::Open,
+            Join::Open => self.open(attached),
+            Join::Lease => Verb::LeaseAcquire { group, owner, lease_ms: self.lease_ms },
+            Join::Sweep { fence } => {
+                let lease = super::op::Lease { owner, fence, lease_ms: self.lease_ms };
+                Verb::GroupSweep { group, lease, grace_ms: self.taking.grace_ms }
+            }
+            Join::Register => Verb::GroupRegister { group, consumer: self.name.clone() },
+        }
+    }
+
+    /// Takes an answer, and tells what it brought.
+    ///
+    /// # Errors
+    /// What the operation was refused with. While reading, a generation that ended closes the consumer.
+    pub fn answered(
+        &mut self,
+        op: &StreamOp,
+        result: Result<StreamReply, StreamError>,
+    ) -> Result<Taken, StreamError> {
+        let phase = core::mem::replace(&mut self.phase, Phase::Idle);
+        match phase {
+            Phase::Idle => Ok(Taken::More),
+            Phase::Joining { attached, step, leases } => self.has_joined(op, result, attached, step, leases),
+            Phase::Checking(_) => result.map(|_| Taken::More),
+            Phase::Reading(at) => self.has_read(at, op, result),
+            Phase::Settling { at, .. } => {
+                self.note_cursor(op, &result);
+                self.end_if_final(result)?;
+                self.phase = Phase::Reading(at + 1);
+                Ok(Taken::More)
+            }
+            Phase::Repairing(at) => {
+                let reply = self.end_if_final(result)?;
+                self.phase = Phase::Repairing(at + 1);
+                let log_was_absent = matches!(reply.told, Told::GroupOpened { log_was_absent: true, .. });
+                Ok(Taken::Repaired { stream: op.stream.clone(), log_was_absent })
+            }
+            Phase::Leaving { at, only } => self.has_left(at, only, result),
+        }
+    }
+
+    fn has_joined(
+        &mut self,
+        op: &StreamOp,
+        result: Result<StreamReply, StreamError>,
+        mut attached: Attached,
+        step: Join,
+        leases: bool,
+    ) -> Result<Taken, StreamError> {
+        attached.handle.answered(&op.verb, &result);
+        let step = match step {
+            Join::Bind => result.map(|_| Join::Open)?,
+            Join::Open => {
+                if let Told::GroupOpened { cursor, .. } = result?.told {
+                    attached.settled = Some(cursor);
+                }
+                if leases { Join::Lease } else { Join::Register }
+            }
+            // Cleaning up is a courtesy: whether it works or not, the consumer joins.
+            Join::Lease => match result.map(|reply| reply.told) {
+                Ok(Told::Leased { acquired: true, fence }) => Join::Sweep { fence },
+                Ok(_) | Err(_) => Join::Register,
+            },
+            Join::Sweep { .. } => Join::Register,
+            Join::Register => {
+                result?;
+                self.attached.push(attached);
+                self.attached.sort_by(|a, b| a.handle.stream().cmp(b.handle.stream()));
+                return Ok(Taken::More);
+            }
+        };
+        self.phase = Phase::Joining { attached, step, leases };
+        Ok(Taken::More)
+    }
+
+    fn has_read(
+        &mut self,
+        at: usize,
+        op: &StreamOp,
+        result: Result<StreamReply, StreamError>,
+    ) -> Result<Taken, StreamError> {
+        // Where the record is lost but can be written again, the group is made again with it.
+        if let Err(
+            StreamError::Server(ServerFault::NoGroup) | StreamError::Caller(CallerError::StreamNotFound),
+        ) = result
+        {
+            self.phase = Phase::Repairing(0);
+            return Ok(Taken::More);
+        }
+        let Told::Entries(entries) = self.end_if_final(result)?.told else { return Ok(Taken::More) };
+        let filter = &self.taking.filter;
+        let shows = |entry: &Entry| entry.stored.event().is_some_and(|event| filter.shows(event));
+        let (shown, hidden): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(shows);
+        let mut ids: Vec<EventId> = hidden.iter().map(|entry| entry.id).collect();
+        if self.taking.no_ack {
+            ids.extend(shown.iter().map(|entry| entry.id));
+        }
+        // One read never brings more than one acknowledgement takes.
+        self.phase =
+            if ids.is_empty() { Phase::Reading(at + 1) } else { Phase::Settling { at, ids: Ids::new(ids)? } };
+        Ok(Taken::Entries(op.stream.clone(), shown))
+    }
+
+    fn has_left(
+        &mut self,
+        at: usize,
+        only: bool,
+        result: Result<StreamReply, StreamError>,
+    ) -> Result<Taken, StreamError> {
+        let at = match result {
+            Err(error) if !error.is_final() && !is_gone(&error) => {
+                if only {
+                    return Err(error);
+                }
+                self.failure.get_or_insert(error);
+                at + 1
+            }
+            Ok(_) | Err(_) => {
+                self.attached.remove(at);
+                at
+            }
+        };
+        if only {
+            return Ok(Taken::More);
+        }
+        if at < self.attached.len() {
+            self.phase = Phase::Leaving { at, only };
+            return Ok(Taken::More);
+        }
+        self.closed = self.attached.is_empty();
+        self.failure.take().map_or(Ok(Taken::More), Err)
+    }
+
+    fn end_if_final(&mut self, result: Result<StreamReply, StreamError>) -> Result<StreamReply, StreamError> {
+        if result.as_ref().is_err_and(StreamError::is_final) {
+            self.closed = true;
+        }
+        result
+    }
+
+    /// Takes note of what an acknowledgement settled: a group that is lost with everything else is made
+    /// again there.
+    pub fn note_cursor(&mut self, op: &StreamOp, result: &Result<StreamReply, StreamError>) {
+        let Ok(StreamReply { told: Told::Acked { cursor: Some(cursor), .. }, .. }) = result else { return };
+        if let Some(at) = self.find(&op.stream) {
+            self.attached[at].settled = Some(*cursor);
+        }
+    }
+}
+
+/// What is not there needs no leaving.
+const fn is_gone(error: &StreamError) -> bool {
+    matches!(error, StreamError::Caller(CallerError::StreamNotFound))
+}

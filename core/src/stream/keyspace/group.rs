@@ -1,0 +1,111 @@
+//! Groups: made at their cursor, read from, settled.
+
+use super::Step;
+use super::expiry::touch;
+use super::log::LogGroup;
+use super::space::{Data, Space};
+use crate::stream::contract::{GroupContract, Start};
+use crate::stream::error::{CallerError, ServerFault, StreamError};
+use crate::stream::event::{EventId, Ids};
+use crate::stream::layout::Layout;
+use crate::stream::limits::READ_EVENTS_MAX;
+use crate::stream::name::{ConsumerName, GroupName};
+use crate::stream::reply::Told;
+
+pub(super) fn open(
+    step: &Step<'_>,
+    space: &mut Space,
+    group: &GroupName,
+    contract: &GroupContract,
+    settled: Option<EventId>,
+) -> Result<Told, StreamError> {
+    let generation = step.life().generation;
+    let stored = space.held(generation).and_then(|data| data.groups.get(group));
+    if stored.and_then(|group| group.contract.as_ref()).is_some_and(|stored| stored != contract) {
+        return Err(CallerError::GroupConfigMismatch.into());
+    }
+    step.plan.commit(step.layout, space);
+    let data = space.data(generation);
+    data.groups.entry(group.clone()).or_default().contract = Some(contract.clone());
+    let log_was_absent = data.log.is_none();
+    let cursor = ensure(step, data, group, contract.start, settled);
+    touch(step, data);
+    if step.layout == Layout::Pulse {
+        data.book_group(step.life(), group);
+    }
+    Ok(Told::GroupOpened { log_was_absent, cursor })
+}
+
+/// Makes the group where it is missing: at its cursor, else at what the asker knows to be settled, else
+/// at its start.
+fn ensure(
+    step: &Step<'_>,
+    data: &mut Data,
+    name: &GroupName,
+    start: Start,
+    settled: Option<EventId>,
+) -> EventId {
+    let cursor = data.groups.get(name).and_then(|group| group.cursor);
+    let known = cursor.or(settled);
+    let was_absent = data.log.is_none();
+    let log = data.log();
+    let delivered = match (known, start) {
+        // The log starts behind everything that was settled.
+        (Some(id), _) if was_absent => {
+            log.last = log.last.max(id);
+            id
+        }
+        // Settled in a log that is gone, under a clock that was ahead: all that is here is new.
+        (Some(id), _) if id > log.last => EventId::ZERO,
+        (Some(id), _) => id,
+        (None, Start::Newest) => log.last,
+        (None, Start::Oldest) => EventId::ZERO,
+        (None, Start::After(id)) => id,
+    };
+    log.groups.entry(name.clone()).or_insert_with(|| LogGroup { delivered, ..LogGroup::default() });
+    let reached = log.settled(&log.groups[name]);
+    let group = data.groups.entry(name.clone()).or_default();
+    let cursor = *group.cursor.get_or_insert(reached);
+    if step.layout == Layout::Pulse {
+        data.book_kept(step.life());
+    }
+    cursor
+}
+
+pub(super) fn read(
+    step: &Step<'_>,
+    space: &mut Space,
+    group: &GroupName,
+    consumer: &ConsumerName,
+    events_max: u32,
+) -> Result<Told, StreamError> {
+    let data = space.data.get_mut(&step.life().generation);
+    let log = data.and_then(|data| data.log.as_mut());
+    let events_max = events_max.min(READ_EVENTS_MAX);
+    log.and_then(|log| log.deliver(group, consumer, events_max, step.now))
+        .map(Told::Entries)
+        .ok_or_else(|| ServerFault::NoGroup.into())
+}
+
+pub(super) fn ack(step: &Step<'_>, space: &mut Space, name: &GroupName, ids: &Ids) -> Told {
+    let nothing = Told::Acked { count: 0, cursor: None };
+    let Some(data) = space.data.get_mut(&step.life().generation) else { return nothing };
+    let Some(log) = data.log.as_mut() else { return nothing };
+    let Some(group) = log.groups.get_mut(name) else { return nothing };
+    let count = ids.as_slice().iter().filter(|id| group.pending.remove(id).is_some()).count() as u64;
+    if count == 0 {
+        return nothing;
+    }
+    let reached = log.settled(&log.groups[name]);
+    let stored = &mut data.groups.entry(name.clone()).or_default().cursor;
+    // The reference lets the cursor fall when all before it is gone; ours never falls.
+    let cursor = match step.layout {
+        Layout::Pulse => reached,
+        Layout::Tagged => stored.map_or(reached, |stored| stored.max(reached)),
+    };
+    *stored = Some(cursor);
+    if step.layout == Layout::Pulse {
+        data.book_kept(step.life());
+    }
+    Told::Acked { count, cursor: Some(cursor) }
+}

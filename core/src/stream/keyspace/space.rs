@@ -1,0 +1,168 @@
+//! What the server holds for one logical stream name.
+
+use super::books::Books;
+use super::log::Log;
+use crate::stream::contract::GroupContract;
+use crate::stream::event::EventId;
+use crate::stream::name::{ConsumerName, GroupName};
+use crate::stream::op::Nonce;
+use crate::stream::retention::Contract;
+use crate::stream::time::ServerTime;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The lifecycle record. It outlives destruction, as a tombstone.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Life {
+    /// Whether the generation is active.
+    pub active: bool,
+    /// The generation, from 1.
+    pub generation: u64,
+    /// Its nonce; `None` in the Pulse layout.
+    pub nonce: Option<Nonce>,
+    /// Its contract.
+    pub contract: Contract,
+}
+
+/// A logical name: its record, and the data of its generations. Only after a loss of the record can
+/// there be data of more than one.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Space {
+    /// The record; absent before the first creation and after a loss.
+    pub life: Option<Life>,
+    /// Data by generation. What is empty is not there.
+    pub data: BTreeMap<u64, Data>,
+}
+
+/// Everything one generation owns.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Data {
+    /// The log; absent before the first write, and after its expiry or loss.
+    pub log: Option<Log>,
+    /// Idempotency records.
+    pub once: Once,
+    /// What is known of the groups outside the log.
+    pub groups: BTreeMap<GroupName, Group>,
+    /// What only the Pulse layout writes down.
+    pub books: Books,
+}
+
+/// Idempotency records, by key and by instant.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Once {
+    /// Records by the caller's key.
+    pub records: BTreeMap<Vec<u8>, Record>,
+    /// The same records by the instant each ends at.
+    pub by_instant: BTreeSet<(u64, Vec<u8>)>,
+    /// When all of them die, in milliseconds of the server's clock.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// What a publication with a key leaves behind.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Record {
+    /// The position the event got.
+    pub id: EventId,
+    /// What the event was.
+    pub identity: Identity,
+    /// When the record ends; the end of time in the Pulse layout, where all records end together.
+    pub expires_at_ms: u64,
+}
+
+/// What an event was, as far as a retry must be compared with it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Identity {
+    /// SHA-256 over the length-delimited bytes.
+    Digest([u8; 32]),
+    /// The length-delimited bytes themselves, as the Pulse layout keeps them.
+    Exact(Vec<u8>),
+}
+
+/// A group's books beside the log: they outlive it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Group {
+    /// The contract; absent where only a cursor is left.
+    pub contract: Option<GroupContract>,
+    /// Up to where everything is settled.
+    pub cursor: Option<EventId>,
+    /// Who may recover the group.
+    pub lease: Option<LeaseState>,
+    /// The members, in the order they came.
+    pub members: Vec<Member>,
+}
+
+/// One member of a group.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Member {
+    /// Who.
+    pub consumer: ConsumerName,
+    /// When it last said that it lives, in microseconds of the server's clock.
+    pub alive_us: u64,
+}
+
+/// The lease as the server holds it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LeaseState {
+    /// Who has it, or had it last.
+    pub owner: String,
+    /// Its number.
+    pub fence: u64,
+    /// Until when.
+    pub until_ms: u64,
+}
+
+impl Space {
+    /// Drops what has died by `now`.
+    pub(super) fn purge(&mut self, now: ServerTime) {
+        let past = |at: Option<u64>| at.is_some_and(|at| now.is_past(at));
+        for data in self.data.values_mut() {
+            if data.log.as_ref().is_some_and(|log| past(log.expires_at_ms)) {
+                data.log = None;
+            }
+            if past(data.once.expires_at_ms) {
+                data.once = Once::default();
+            }
+            data.books.purge(now);
+        }
+        if let Some(life) = &self.life
+            && past(life.contract.deadline_ms())
+        {
+            self.data.remove(&life.generation);
+        }
+        self.data.retain(|_, data| *data != Data::default());
+    }
+
+    /// The data of a generation, made when it is first written to.
+    pub(super) fn data(&mut self, generation: u64) -> &mut Data {
+        self.data.entry(generation).or_default()
+    }
+
+    /// The data of a generation, if it has any.
+    pub(super) fn held(&self, generation: u64) -> Option<&Data> {
+        self.data.get(&generation)
+    }
+}
+
+impl Data {
+    /// The log, made if absent: its first position lies after all that any group has settled, so that a
+    /// clock set back cannot hide events from a group.
+    pub(super) fn log(&mut self) -> &mut Log {
+        let floor = self.groups.values().filter_map(|group| group.cursor).max().unwrap_or_default();
+        self.log.get_or_insert_with(|| Log { last: floor, ..Log::default() })
+    }
+}
+
+impl Once {
+    pub(super) fn insert(&mut self, key: Vec<u8>, record: Record) {
+        self.remove(&key);
+        self.by_instant.insert((record.expires_at_ms, key.clone()));
+        self.records.insert(key, record);
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        if let Some(old) = self.records.remove(key) {
+            self.by_instant.remove(&(old.expires_at_ms, key.to_vec()));
+        }
+    }
+}

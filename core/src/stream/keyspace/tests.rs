@@ -1,0 +1,1 @@
+//! Rows of the tables of the model.

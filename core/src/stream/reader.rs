@@ -1,0 +1,196 @@
+//! A reader: every reader gets every event, of one or several streams, and leaves no trace.
+
+use super::contract::Start;
+use super::error::{CallerError, StreamError};
+use super::event::{Entry, EventId};
+use super::handle::Handle;
+use super::name::StreamName;
+use super::op::{Nonce, StreamOp, Verb};
+use super::reply::{StreamReply, Told};
+use super::settings::Taking;
+use alloc::vec::Vec;
+
+/// A part: it holds positions and decides what is asked next. It does no I/O.
+///
+/// Whoever drives it asks [`Reader::op`], does the operation, and hands the answer to
+/// [`Reader::answered`], until there is no operation left. An answer that never came is safe to leave
+/// out: the same operation is asked again. It must not be driven from two places at once.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    taking: Taking,
+    attached: Vec<Attached>,
+    phase: Phase,
+    closed: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Attached {
+    handle: Handle,
+    after: EventId,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Idle,
+    /// Binding a stream that is to be read too.
+    Attaching(Handle),
+    /// Looking whether an attached generation still lives.
+    Checking(usize),
+    /// Reading on, stream by stream.
+    Reading(usize),
+}
+
+/// What a step of a reader brought.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Read {
+    /// Nothing yet: ask for the next operation.
+    More,
+    /// Entries of a stream that the filter shows.
+    Entries(StreamName, Vec<Entry>),
+}
+
+impl Reader {
+    /// A reader of nothing yet; [`Reader::attach`] follows.
+    #[must_use]
+    pub const fn new(taking: Taking) -> Self {
+        Self { taking, attached: Vec::new(), phase: Phase::Idle, closed: false }
+    }
+
+    /// How many streams are attached.
+    #[must_use]
+    pub const fn attached(&self) -> usize {
+        self.attached.len()
+    }
+
+    /// Begins to attach a stream. Attaching it twice asks whether it is still there.
+    ///
+    /// # Errors
+    /// `ReaderClosed`.
+    pub fn attach(&mut self, handle: &Handle) -> Result<(), CallerError> {
+        self.is_open()?;
+        self.phase = match self.find(handle.stream()) {
+            Some(at) => Phase::Checking(at),
+            None => Phase::Attaching(handle.clone()),
+        };
+        Ok(())
+    }
+
+    /// Stops reading a stream. One that is not attached changes nothing.
+    ///
+    /// # Errors
+    /// `LastStream` for the only one, `ReaderClosed`.
+    pub fn detach(&mut self, stream: &StreamName) -> Result<(), CallerError> {
+        self.is_open()?;
+        let Some(at) = self.find(stream) else { return Ok(()) };
+        if self.attached.len() == 1 {
+            return Err(CallerError::LastStream);
+        }
+        self.attached.remove(at);
+        Ok(())
+    }
+
+    /// Begins a pass over all streams.
+    ///
+    /// # Errors
+    /// `ReaderClosed`.
+    pub fn pass(&mut self) -> Result<(), CallerError> {
+        if self.closed {
+            return Err(CallerError::ReaderClosed);
+        }
+        self.phase = Phase::Reading(0);
+        Ok(())
+    }
+
+    /// Ends the reader. There is nothing to leave.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.phase = Phase::Idle;
+    }
+
+    /// Whether it was closed, or ended with a generation.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    const fn is_open(&self) -> Result<(), CallerError> {
+        if self.closed { Err(CallerError::ReaderClosed) } else { Ok(()) }
+    }
+
+    fn find(&self, stream: &StreamName) -> Option<usize> {
+        self.attached.iter().position(|attached| attached.handle.stream() == stream)
+    }
+
+    /// What is to be asked; `None` when there is nothing.
+    #[must_use]
+    pub fn op(&self, nonce: Nonce) -> Option<StreamOp> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Attaching(handle) => Some(handle.op(Verb::Attend, nonce)),
+            Phase::Checking(at) => Some(self.attached.get(*at)?.handle.op(Verb::Attend, nonce)),
+            Phase::Reading(at) => {
+                let attached = self.attached.get(*at)?;
+                let verb = Verb::Read { after: attached.after, events_max: self.taking.events_max };
+                Some(attached.handle.op(verb, nonce))
+            }
+        }
+    }
+
+    /// Takes an answer, and tells what it brought.
+    ///
+    /// # Errors
+    /// What the operation was refused with. A generation that ended closes the reader.
+    pub fn answered(
+        &mut self,
+        op: &StreamOp,
+        result: Result<StreamReply, StreamError>,
+    ) -> Result<Read, StreamError> {
+        let phase = core::mem::replace(&mut self.phase, Phase::Idle);
+        match phase {
+            Phase::Idle => Ok(Read::More),
+            Phase::Attaching(mut handle) => {
+                handle.answered(&op.verb, &result);
+                let reply = result?;
+                let last = if let Told::Attended { last } = reply.told { last } else { EventId::ZERO };
+                // "Newest" is one position from now on, or events between two reads would be missed.
+                let after = match self.taking.start {
+                    Start::Newest => last,
+                    Start::Oldest => EventId::ZERO,
+                    Start::After(id) => id,
+                };
+                self.attached.push(Attached { handle, after });
+                self.attached.sort_by(|a, b| a.handle.stream().cmp(b.handle.stream()));
+                Ok(Read::More)
+            }
+            Phase::Checking(_) => result.map(|_| Read::More),
+            Phase::Reading(at) => self.has_read(at, op, result),
+        }
+    }
+
+    fn has_read(
+        &mut self,
+        at: usize,
+        op: &StreamOp,
+        result: Result<StreamReply, StreamError>,
+    ) -> Result<Read, StreamError> {
+        let Some(attached) = self.attached.get_mut(at) else { return Ok(Read::More) };
+        attached.handle.answered(&op.verb, &result);
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(error) => {
+                if error.is_final() {
+                    self.close();
+                }
+                return Err(error);
+            }
+        };
+        self.phase = Phase::Reading(at + 1);
+        let Told::Entries(mut entries) = reply.told else { return Ok(Read::More) };
+        if let Some(last) = entries.last() {
+            attached.after = last.id;
+        }
+        let filter = &self.taking.filter;
+        entries.retain(|entry| entry.stored.event().is_some_and(|event| filter.shows(event)));
+        Ok(Read::Entries(op.stream.clone(), entries))
+    }
+}

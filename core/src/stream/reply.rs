@@ -1,0 +1,169 @@
+//! Replies of operations, and the outcome that is no reply.
+
+use super::error::{CallerError, ReplayCause, StreamError};
+use super::event::{Entry, EventId};
+use super::name::ConsumerName;
+use super::op::{Bound, Repeat, StreamOp};
+use super::time::ServerTime;
+use alloc::vec::Vec;
+
+/// What an operation that was done tells. `bound` is what the handle is bound to from now on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StreamReply {
+    /// The generation that the step was done on.
+    pub bound: Bound,
+    /// What it told.
+    pub told: Told,
+}
+
+/// The part of a reply that depends on the operation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Told {
+    /// Nothing but that it was done.
+    Done,
+    /// The last position the log gave out.
+    Attended {
+        /// It; zero in a log without data.
+        last: EventId,
+    },
+    /// The event's position, or that the condition did not hold.
+    Added {
+        /// The position; `None` when nothing was published.
+        id: Option<EventId>,
+    },
+    /// The event's position, and whether this step published it.
+    AddedOnce {
+        /// The position that the first publication got.
+        id: EventId,
+        /// Whether this was the first publication.
+        published: bool,
+    },
+    /// How many entries were there to be removed.
+    Removed {
+        /// So many.
+        count: u64,
+    },
+    /// Entries in order.
+    Entries(Vec<Entry>),
+    /// Entries of a replay.
+    Replayed {
+        /// The entry that the replay started after; `None` at the beginning.
+        anchor: Option<Entry>,
+        /// What follows it.
+        entries: Vec<Entry>,
+    },
+    /// Whether this step ended the generation, or an earlier one had.
+    Destroyed {
+        /// Whether it was this one.
+        now: bool,
+    },
+    /// The group is there.
+    GroupOpened {
+        /// The log had been absent: what it held is gone.
+        log_was_absent: bool,
+        /// What is settled for the group.
+        cursor: EventId,
+    },
+    /// Entries were settled.
+    Acked {
+        /// So many that were pending.
+        count: u64,
+        /// What is settled now; `None` when nothing was pending and the cursor was not looked at.
+        cursor: Option<EventId>,
+    },
+    /// The consumer was taken out.
+    Detached {
+        /// Whether it was deleted: nothing was pending for it.
+        deleted: bool,
+    },
+    /// Whether the lease was taken, and its number.
+    Leased {
+        /// Whether the asker has it.
+        acquired: bool,
+        /// The number of whoever has it.
+        fence: u64,
+    },
+    /// Entries taken over.
+    Claimed {
+        /// Where to go on; zero when all was looked at.
+        next: EventId,
+        /// What was taken over.
+        entries: Vec<Entry>,
+        /// What was pending and is no longer kept: lost to the group.
+        vanished: Vec<EventId>,
+    },
+    /// Members taken out.
+    Swept {
+        /// Who.
+        removed: Vec<ConsumerName>,
+        /// Whose keep-alive is unreadable; they are left alone.
+        malformed: Vec<ConsumerName>,
+    },
+}
+
+/// How asking ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Outcome {
+    /// The server answered.
+    Answered {
+        /// Its clock, which the step was done by; `None` where the server refused in its own words.
+        at: Option<ServerTime>,
+        /// What it answered.
+        result: Result<StreamReply, StreamError>,
+    },
+    /// No answer came: the step may have been done, may still be done, or never. It is not a "no".
+    Uncertain(Uncertain),
+}
+
+/// An operation whose answer never came.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Uncertain {
+    op: StreamOp,
+}
+
+impl Uncertain {
+    /// Marks an operation as asked without an answer.
+    #[must_use]
+    pub const fn new(op: StreamOp) -> Self {
+        Self { op }
+    }
+
+    /// The operation, to be asked again. `None` for one that must not be: what it did is to be found
+    /// out by other means.
+    #[must_use]
+    pub fn repeatable(self) -> Option<StreamOp> {
+        match self.op.verb.repeat() {
+            Repeat::Safe => Some(self.op),
+            Repeat::Unsafe => None,
+        }
+    }
+
+    /// The operation, to be looked at.
+    #[must_use]
+    pub const fn op(&self) -> &StreamOp {
+        &self.op
+    }
+}
+
+/// A replay that has a position or a generation to lose says that the position is not to be had, with
+/// the reason. `bound` says whether the handle was bound before it asked.
+///
+/// # Errors
+/// The refusal, as a replay words it.
+pub fn replay_result(
+    result: Result<StreamReply, StreamError>,
+    after: EventId,
+    bound: bool,
+) -> Result<StreamReply, StreamError> {
+    let cause = match &result {
+        Err(StreamError::Caller(CallerError::StreamDestroyed { .. })) => ReplayCause::Destroyed,
+        Err(StreamError::Caller(CallerError::StreamLost { .. })) => ReplayCause::Lost,
+        Err(StreamError::Caller(CallerError::DeadlineElapsed { .. })) => ReplayCause::Elapsed,
+        Err(StreamError::Caller(CallerError::StreamNotFound)) if bound || after != EventId::ZERO => {
+            ReplayCause::NotFound
+        }
+        Ok(_) | Err(_) => return result,
+    };
+    Err(CallerError::ReplayPositionUnavailable { cause }.into())
+}

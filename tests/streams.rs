@@ -1,0 +1,67 @@
+//! Every scenario of protocol B against the model, in both layouts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use strandline_core::stream::Layout;
+use strandline_redis::Names;
+use strandline_tests::streams::answers::Answers;
+use strandline_tests::streams::backend::Backend;
+use strandline_tests::streams::file::{self, Scenario};
+use strandline_tests::streams::model::Model;
+use strandline_tests::streams::play::{Report, play};
+use strandline_tests::streams::redis::Real;
+
+fn own(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name)
+}
+
+/// The scenarios of the file that `STRANDLINE_STREAM_SCENARIOS` names, or ours.
+fn scenarios() -> Vec<Scenario> {
+    let path =
+        std::env::var_os("STRANDLINE_STREAM_SCENARIOS").map_or_else(|| own("streams.json"), PathBuf::from);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    file::read(&text).unwrap_or_else(|what| panic!("{}: {what}", path.display()))
+}
+
+fn answers() -> Answers {
+    let text = fs::read_to_string(own("answers.json")).expect("our answers");
+    Answers::read(&text).expect("our answers are of the form")
+}
+
+fn held_to_the_file(backend: &mut dyn Backend) -> Report {
+    let report = play(backend, &scenarios(), &answers()).unwrap_or_else(|what| panic!("{what}"));
+    println!(
+        "{}: {} scenarios, {} steps, {} keys; {} only for Pulse on a server {:?}; {} in prose; not judged: {:?}",
+        backend.name(),
+        report.scenarios,
+        report.steps,
+        report.keys,
+        report.pulse_only.len(),
+        report.pulse_only,
+        report.prose,
+        report.unjudged,
+    );
+    let shown: Vec<&str> = report.failures.iter().map(String::as_str).collect();
+    assert!(shown.is_empty(), "{} failures:\n{}", shown.len(), shown.join("\n"));
+    report
+}
+
+#[test]
+fn the_model_in_the_pulse_layout() {
+    held_to_the_file(&mut Model::new(Layout::Pulse));
+}
+
+#[test]
+fn the_model_in_the_tagged_layout() {
+    held_to_the_file(&mut Model::new(Layout::Tagged));
+}
+
+#[test]
+fn redis_in_the_pulse_layout() {
+    held_to_the_file(&mut Real::start(Names::Pulse));
+}
+
+#[test]
+fn redis_in_the_tagged_layout() {
+    held_to_the_file(&mut Real::start(Names::tagged_below("s").unwrap()));
+}
