@@ -102,7 +102,9 @@ impl View {
     /// A hash, or nothing if it would have no field.
     #[must_use]
     pub fn hash(fields: BTreeMap<String, Vec<u8>>, expires_at_ms: Option<u64>) -> Self {
-        let kind = if fields.is_empty() { "" } else { "hash" };
-        Self { kind, fields, expires_at_ms, ..Self::default() }
+        if fields.is_empty() {
+            return Self::default();
+        }
+        Self { kind: "hash", fields, expires_at_ms, ..Self::default() }
     }
 }

@@ -3,12 +3,14 @@
 mod acts;
 pub mod answers;
 pub mod backend;
+pub mod clock;
 pub mod file;
 pub mod keys;
 pub mod model;
 mod options;
 mod parties;
 pub mod play;
+pub mod random;
 pub mod redis;
 pub mod server;
 mod shown;

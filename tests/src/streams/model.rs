@@ -30,6 +30,33 @@ impl Model {
         Self { keyspace: Keyspace::new(layout), now_us: 1_800_000_000_000_000 }
     }
 
+    /// A model that tells the time of another server, and does not move it.
+    #[must_use]
+    pub const fn at(layout: Layout) -> Self {
+        Self { keyspace: Keyspace::new(layout), now_us: 0 }
+    }
+
+    /// The state.
+    pub const fn keyspace(&mut self) -> &mut Keyspace {
+        &mut self.keyspace
+    }
+
+    /// Does one operation at a given time.
+    pub fn apply_at(&mut self, at: ServerTime, op: &StreamOp) -> Outcome {
+        self.now_us = at.us();
+        Outcome::Answered { at: Some(at), result: self.keyspace.apply(at, op) }
+    }
+
+    /// Does a raw command at a given time.
+    pub fn raw_at(&mut self, at: ServerTime, command: &[String]) {
+        self.now_us = at.us();
+        if let Some((stream, generation, what)) = befall(command)
+            && let Ok(stream) = StreamName::new(stream)
+        {
+            self.keyspace.befall(at, &stream, generation, what);
+        }
+    }
+
     fn tick(&mut self) -> ServerTime {
         self.now_us += STEP_US;
         ServerTime::from_us(self.now_us)
@@ -134,7 +161,8 @@ pub fn show(space: &Space, name: &StreamName, part: &Part, layout: Layout) -> Op
     };
     let nothing = Data::default();
     let data = space.data.get(&generation).unwrap_or(&nothing);
-    let deadline = space.life.as_ref().and_then(|life| life.contract.deadline_ms());
+    let life = space.life.as_ref().filter(|life| life.generation == generation);
+    let deadline = life.and_then(|life| life.contract.deadline_ms());
     let keys = PulseKeys { stream: name, generation };
     let group = |name: &str| GroupName::new(name).ok().and_then(|name| data.groups.get(&name));
     Some(match part {

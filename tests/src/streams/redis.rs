@@ -1,6 +1,7 @@
 //! A real server, in either layout.
 
 use super::backend::{Backend, Raw};
+use super::clock::Clock;
 use super::keys::{GroupView, Part, View, parse};
 use super::model::befall;
 use super::server::RedisServer;
@@ -20,6 +21,7 @@ pub struct Real {
     runtime: Runtime,
     server: Server<MultiplexedConnection>,
     process: RedisServer,
+    clock: Option<Clock>,
 }
 
 impl Real {
@@ -29,17 +31,37 @@ impl Real {
     /// Without one: see [`RedisServer::start`].
     #[must_use]
     pub fn start(names: Names) -> Self {
+        Self::start_by(names, None)
+    }
+
+    /// Starts a server whose clock the test moves.
+    ///
+    /// # Panics
+    /// Without a server, or without a C compiler for the clock.
+    #[must_use]
+    pub fn start_frozen(names: Names) -> Self {
+        Self::start_by(names, Some(Clock::new()))
+    }
+
+    fn start_by(names: Names, clock: Option<Clock>) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let process = RedisServer::start(&[]);
+        let process = RedisServer::start(clock.as_ref());
         let client = redis::Client::open(process.url()).expect("an address");
         let connection = runtime.block_on(client.get_multiplexed_async_connection()).expect("connected");
-        Self { runtime, server: Server::new(connection, names), process }
+        Self { runtime, server: Server::new(connection, names), process, clock }
     }
 
     /// The server's process.
     #[must_use]
     pub const fn process(&self) -> &RedisServer {
         &self.process
+    }
+
+    /// Moves a frozen clock; one that is not frozen moves by itself.
+    pub fn advance_us(&mut self, us: u64) {
+        if let Some(clock) = &mut self.clock {
+            clock.advance_us(us);
+        }
     }
 
     /// Sends one command and reads its answer.
@@ -251,7 +273,10 @@ impl Backend for Real {
     }
 
     fn wait(&mut self, ms: u64) {
-        std::thread::sleep(Duration::from_millis(ms));
+        match &mut self.clock {
+            Some(clock) => clock.advance_us(ms * 1000),
+            None => std::thread::sleep(Duration::from_millis(ms)),
+        }
     }
 
     fn apply(&mut self, op: &StreamOp) -> Outcome {

@@ -1,5 +1,6 @@
 //! A Redis server of a test's own, on a free port of this machine.
 
+use super::clock::Clock;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -18,21 +19,21 @@ pub struct RedisServer {
 const START: Duration = Duration::from_secs(20);
 
 impl RedisServer {
-    /// Starts a server that keeps nothing on disk.
+    /// Starts a server that keeps nothing on disk, with the clock of this machine or a frozen one.
     ///
     /// # Panics
     /// Without `redis-server` on the path, or when it does not answer: a test that needs it fails.
     #[must_use]
-    pub fn start(arguments: &[&str]) -> Self {
+    pub fn start(clock: Option<&Clock>) -> Self {
         for _ in 0..5 {
-            if let Some(server) = Self::try_start(arguments) {
+            if let Some(server) = Self::try_start(clock) {
                 return server;
             }
         }
         panic!("expected a redis-server that answers; install Redis 7.0 or later")
     }
 
-    fn try_start(arguments: &[&str]) -> Option<Self> {
+    fn try_start(clock: Option<&Clock>) -> Option<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
@@ -43,7 +44,7 @@ impl RedisServer {
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .arg("--dir")
             .arg(&directory)
-            .args(arguments)
+            .envs(clock.iter().flat_map(|clock| clock.environment()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

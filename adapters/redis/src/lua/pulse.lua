@@ -107,6 +107,8 @@ function S.bind()
   return plan
 end
 
+local adopt
+
 function S.commit(plan)
   if plan.write == 'none' then return end
   local C = plan.C
@@ -124,6 +126,7 @@ function S.commit(plan)
   redis.call('HDEL', life_key, 'deadline_ms', 'ttl_owned')
   if C.deadline then redis.call('HSET', life_key, 'deadline_ms', C.deadline) end
   if C.mode == 'ttl' then redis.call('HSET', life_key, 'ttl_owned', '1') end
+  if adopts then adopt(plan) end
   plan.write = 'none'
 end
 
@@ -136,6 +139,13 @@ local function group_names(K)
   end
   for _, key in ipairs({K.recovery, K.members}) do
     if redis.call('TYPE', key).ok == 'hash' then take(redis.call('HKEYS', key)) end
+  end
+  if redis.call('TYPE', K.registry).ok == 'set' then
+    local before = #K.config('') - #':config'
+    for _, key in ipairs(redis.call('SMEMBERS', K.registry)) do
+      local name = string.match(string.sub(key, before + 1), '^(.*):config$')
+      if name and K.config(name) == key then names[name] = true end
+    end
   end
   local list = {}
   for name in pairs(names) do
@@ -221,12 +231,24 @@ function S.added(plan)
   S.follow(plan, C.deadline)
 end
 
--- What a group's state lies in: it ends with the deadline or not at all.
-local function kept(plan)
-  local K, C = plan.keys, plan.C
-  for _, key in ipairs({K.recovery, K.registry}) do
-    if C and C.deadline then expire(key, C.deadline) else redis.call('PERSIST', key) end
+-- What a group's state lies in ends with the deadline or not at all.
+local function kept(plan, key)
+  local C = plan.C
+  if C and C.deadline then expire(key, C.deadline) else redis.call('PERSIST', key) end
+end
+
+-- What was left under an adopted number ends as the new contract says.
+adopt = function(plan)
+  local K = plan.keys
+  local keys = {K.recovery, K.registry, K.members}
+  for _, group in ipairs(group_names(K)) do
+    for _, key in ipairs({K.config(group), K.lease(group), K.alive(group)}) do keys[#keys + 1] = key end
   end
+  if plan.C.deadline then
+    keys[#keys + 1] = K.log
+    keys[#keys + 1] = K.once
+  end
+  for _, key in ipairs(keys) do kept(plan, key) end
 end
 
 local function kept_key(plan, key)
@@ -236,14 +258,14 @@ end
 local function registered(plan, group)
   local K = plan.keys
   redis.call('SADD', K.registry, K.config(group), K.alive(group), K.lease(group))
-  kept(plan)
+  kept(plan, K.registry)
 end
 
 function S.cursor(plan, group) return redis.call('HGET', plan.keys.recovery, group) or nil end
 
 function S.set_cursor(plan, group, id)
   redis.call('HSET', plan.keys.recovery, group, id)
-  kept(plan)
+  kept(plan, plan.keys.recovery)
   return id
 end
 
@@ -411,7 +433,8 @@ local function once_instant(plan)
   local C = plan.C
   if C.deadline then return C.deadline end
   local left = redis.call('PEXPIRETIME', plan.keys.log)
-  if C.sliding or left < 0 then return text_of(NOW + C.value) end
+  -- An instant that is not ahead would end the log in the step that publishes.
+  if C.sliding or left <= NOW then return text_of(NOW + C.value) end
   return text_of(left)
 end
 

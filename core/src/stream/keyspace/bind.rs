@@ -52,8 +52,8 @@ fn follow(layout: Layout, life: Option<&Life>, bound: &Bound, op: &StreamOp) -> 
     match (verdict, life) {
         // Without a nonce the handle's memory is all that tells the generation it saw end from another
         // one with that number.
-        (Fence::Go, Some(_)) if layout == Layout::Pulse && op.by.ended => {
-            Err(CallerError::StreamDestroyed { current: None }.into())
+        (Fence::Go, Some(life)) if layout == Layout::Pulse && op.by.ended => {
+            Err(CallerError::StreamDestroyed { current: Some(life.generation) }.into())
         }
         (Fence::Go, Some(life)) => {
             let fits = !op.verb.checks().contract || bound.contract.is_none_or(|c| c == life.contract);
@@ -140,16 +140,24 @@ impl Plan {
         Bound { generation: self.life.generation, nonce: self.life.nonce, contract: Some(self.life.contract) }
     }
 
+    /// Whether the step makes the generation out of nothing. The first one of the Pulse layout adopts
+    /// what lies under its keys.
+    pub(super) fn is_anew(&self, layout: Layout) -> bool {
+        self.write == Write::Make && !(layout == Layout::Pulse && self.life.generation == 1)
+    }
+
     /// Writes the record. Called once every check has passed, before the first effect.
     pub(super) fn commit(&self, layout: Layout, space: &mut Space) {
         match self.write {
             Write::Nothing => return,
             Write::Restore => {}
-            Write::Make if layout == Layout::Pulse && self.life.generation == 1 => {
+            Write::Make if !self.is_anew(layout) => {
                 // The contract's bound holds from the first moment, also over adopted entries.
-                let log = space.data.get_mut(&1).and_then(|data| data.log.as_mut());
-                if let (Some(log), Some(max_len)) = (log, self.life.contract.max_len) {
-                    log.trim(max_len.get());
+                if let Some(data) = space.data.get_mut(&1) {
+                    if let (Some(log), Some(max_len)) = (&mut data.log, self.life.contract.max_len) {
+                        log.trim(max_len.get());
+                    }
+                    data.book_adoption(&self.life);
                 }
             }
             Write::Make => {

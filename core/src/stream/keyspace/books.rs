@@ -102,6 +102,23 @@ impl Data {
         }
     }
 
+    /// A generation adopts what was left under its number: all of it ends as the new contract says.
+    pub(super) fn book_adoption(&mut self, life: &Life) {
+        let deadline = life.contract.deadline_ms();
+        if deadline.is_some() {
+            if let Some(log) = self.log.as_mut() {
+                log.expires_at_ms = deadline;
+            }
+            if !self.once.records.is_empty() {
+                self.once.expires_at_ms = deadline;
+            }
+        }
+        let has_recovery =
+            self.books.deadline_ms.is_some() || self.groups.values().any(|group| group.cursor.is_some());
+        self.books.recovery_expires_at_ms = deadline.filter(|_| has_recovery);
+        self.books.registry_expires_at_ms = deadline.filter(|_| !self.books.registry.is_empty());
+    }
+
     /// A group's contract or cursor was written: what holds it no longer ends with a TTL.
     pub(super) fn book_group(&mut self, life: &Life, group: &GroupName) {
         self.books.registry.insert(Registered::Group(group.clone()));

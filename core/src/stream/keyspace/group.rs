@@ -20,7 +20,7 @@ pub(super) fn open(
     settled: Option<EventId>,
 ) -> Result<Told, StreamError> {
     let generation = step.life().generation;
-    let stored = space.held(generation).and_then(|data| data.groups.get(group));
+    let stored = step.held(space).and_then(|data| data.groups.get(group));
     if stored.and_then(|group| group.contract.as_ref()).is_some_and(|stored| stored != contract) {
         return Err(CallerError::GroupConfigMismatch.into());
     }

@@ -54,7 +54,7 @@ pub(super) fn renew(
 }
 
 fn check(step: &Step<'_>, space: &Space, group: &GroupName, lease: &Lease) -> Result<(), StreamError> {
-    let group = space.held(step.life().generation).and_then(|data| data.groups.get(group));
+    let group = step.held(space).and_then(|data| data.groups.get(group));
     match group.and_then(|group| group.lease.as_ref()) {
         Some(held)
             if held.owner == lease.owner && held.fence == lease.fence && held.until_ms > step.now.ms() =>

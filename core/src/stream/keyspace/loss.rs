@@ -82,7 +82,12 @@ impl Keyspace {
                 }
             }
             Befall::ReadAs(group, consumer) => {
-                let log = data.log.as_mut();
+                // A server makes the consumer only when there is something to give.
+                let group_of = |log: &super::log::Log| log.groups.get(&group).map(|group| group.delivered);
+                let log = data
+                    .log
+                    .as_mut()
+                    .filter(|log| group_of(log).is_some_and(|id| !log.after(id, 1).is_empty()));
                 log.and_then(|log| log.deliver(&group, &consumer, u32::MAX, now));
             }
             Befall::LapseLease(group) => {

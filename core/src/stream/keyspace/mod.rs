@@ -17,7 +17,7 @@ pub mod space;
 mod tests;
 
 use self::bind::Plan;
-use self::space::{Life, Space};
+use self::space::{Data, Life, Space};
 use super::error::StreamError;
 use super::layout::Layout;
 use super::name::StreamName;
@@ -60,6 +60,12 @@ struct Step<'a> {
 impl Step<'_> {
     const fn life(&self) -> &Life {
         &self.plan.life
+    }
+
+    /// What the generation holds before the step. A generation that this step makes holds nothing,
+    /// whatever an earlier incarnation left under its number.
+    fn held<'a>(&self, space: &'a Space) -> Option<&'a Data> {
+        if self.plan.is_anew(self.layout) { None } else { space.data.get(&self.life().generation) }
     }
 }
 

@@ -40,9 +40,7 @@ pub(super) fn add_once(
 ) -> Result<Told, StreamError> {
     let key = key.as_bytes();
     let generation = step.life().generation;
-    let made_anew =
-        step.plan.write == super::bind::Write::Make && !(step.layout == Layout::Pulse && generation == 1);
-    let held = space.held(generation).filter(|_| !made_anew);
+    let held = step.held(space);
     let identity = identity(step.layout, event);
     let instant = instant(step, held)?;
     let found = found(held.map(|data| &data.once), key, &identity, step);
@@ -97,6 +95,9 @@ fn instant(step: &Step<'_>, held: Option<&Data>) -> Result<u64, StreamError> {
         (Layout::Pulse, Expiry::Ttl { ms, sliding }) => {
             let at_ms = now_ms.saturating_add(ms.get());
             let kept = held.and_then(|data| data.log.as_ref()).and_then(|log| log.expires_at_ms);
+            // In its last millisecond the data gets a new term: an instant that is not ahead would end it
+            // in the step that publishes.
+            let kept = kept.filter(|kept| *kept > now_ms);
             Ok(if sliding { at_ms } else { kept.unwrap_or(at_ms) })
         }
         (Layout::Pulse, Expiry::Never) => {

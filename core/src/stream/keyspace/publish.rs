@@ -17,7 +17,7 @@ pub(super) fn add(
     condition: Condition,
 ) -> Result<Told, StreamError> {
     let generation = step.life().generation;
-    let log = space.held(generation).and_then(|data| data.log.as_ref());
+    let log = step.held(space).and_then(|data| data.log.as_ref());
     let holds = match condition {
         Condition::Always => true,
         Condition::IfExists => log.is_some(),

@@ -12,7 +12,7 @@ use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 fn log<'a>(step: &Step<'_>, space: &'a Space) -> Option<&'a Log> {
-    space.held(step.life().generation).and_then(|data| data.log.as_ref())
+    space.data.get(&step.life().generation).and_then(|data| data.log.as_ref())
 }
 
 pub(super) fn attend(step: &Step<'_>, space: &mut Space) -> Told {

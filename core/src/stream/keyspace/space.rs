@@ -137,11 +137,6 @@ impl Space {
     pub(super) fn data(&mut self, generation: u64) -> &mut Data {
         self.data.entry(generation).or_default()
     }
-
-    /// The data of a generation, if it has any.
-    pub(super) fn held(&self, generation: u64) -> Option<&Data> {
-        self.data.get(&generation)
-    }
 }
 
 impl Data {

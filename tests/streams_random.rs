@@ -1,0 +1,73 @@
+//! The model and the scripts do the same, step by step, under a clock that the test moves.
+//!
+//! `STRANDLINE_STREAM_RANDOM="pulse 17 0,4,9"` replays those steps of that sequence.
+
+use strandline_core::stream::Layout;
+use strandline_redis::Names;
+use strandline_tests::streams::answers::layout_name;
+use strandline_tests::streams::backend::Backend as _;
+use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, replay, sequence};
+use strandline_tests::streams::redis::Real;
+
+/// Operations of each layout in `make test`; ten times as many with `STRANDLINE_SOAK`.
+const OPERATIONS: usize = 10_000;
+
+fn names(layout: Layout) -> Names {
+    match layout {
+        Layout::Pulse => Names::Pulse,
+        Layout::Tagged => Names::tagged_below("s").expect("a name"),
+    }
+}
+
+fn differential(layout: Layout) {
+    let mut real = Real::start_frozen(names(layout));
+    let name = layout_name(layout);
+    if let Ok(chosen) = std::env::var("STRANDLINE_STREAM_RANDOM") {
+        let mut words = chosen.split(' ');
+        if words.next() == Some(name) {
+            let seed = words.next().and_then(|word| word.parse().ok()).expect("a seed");
+            let steps: Vec<usize> =
+                words.next().expect("steps").split(',').map(|step| step.parse().expect("a step")).collect();
+            let told = replay(&mut real, seed, &steps);
+            assert!(told.is_ok(), "{}", told.unwrap_err());
+        }
+        return;
+    }
+    let operations = if std::env::var_os("STRANDLINE_SOAK").is_some() { 10 * OPERATIONS } else { OPERATIONS };
+    let mut done = 0;
+    let mut kinds = Reached::new();
+    for seed in 0.. {
+        if done >= operations {
+            break;
+        }
+        match sequence(&mut real, seed) {
+            Ok(reached) => {
+                done += STEPS_MAX;
+                kinds.extend(reached);
+            }
+            Err(failure) => {
+                let steps: Vec<String> = failure.steps.iter().map(usize::to_string).collect();
+                panic!(
+                    "the scripts and the model differ; to replay it:\n  \
+                     STRANDLINE_STREAM_RANDOM=\"{name} {} {}\" cargo test -p strandline-tests --test streams_random\n{}",
+                    failure.seed,
+                    steps.join(","),
+                    failure.told,
+                );
+            }
+        }
+    }
+    let unseen: Vec<&str> = KINDS.into_iter().filter(|kind| !kinds.contains(kind)).collect();
+    assert!(unseen.is_empty(), "{done} operations and never: {unseen:?}");
+    println!("{}: {done} operations in sequences of {STEPS_MAX}", real.name());
+}
+
+#[test]
+fn scripts_of_the_pulse_layout_do_what_the_model_does() {
+    differential(Layout::Pulse);
+}
+
+#[test]
+fn scripts_of_the_tagged_layout_do_what_the_model_does() {
+    differential(Layout::Tagged);
+}

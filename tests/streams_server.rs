@@ -1,0 +1,333 @@
+//! What only a real server shows: lost answers, waiting, declared keys, sizes.
+
+use redis::{Cmd, cmd};
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::time::Duration;
+use strandline_core::stream::event::Event;
+use strandline_core::stream::op::{Condition, Nonce};
+use strandline_core::stream::reply::{Told, Uncertain};
+use strandline_core::stream::{
+    EventId, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, StreamReply,
+    Verb, Wanted, filter::Filter,
+};
+use strandline_redis::{Names, Waited, Waiter, connect};
+use strandline_tests::streams::backend::Backend as _;
+use strandline_tests::streams::redis::Real;
+use strandline_tests::streams::server::RedisServer;
+use tokio::runtime::{Builder, Runtime};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn both() -> [Names; 2] {
+    [Names::Pulse, Names::tagged_below("s").expect("a name")]
+}
+
+fn handle(layout: Layout) -> Handle {
+    Handle::new(StreamName::new("orders").expect("a name"), Wanted::default(), layout).expect("a handle")
+}
+
+fn event() -> Event {
+    Event::new("e", "payload").expect("an event")
+}
+
+fn add() -> Verb {
+    Verb::Add { event: event(), condition: Condition::Always }
+}
+
+/// Asks, and lets the handle know.
+fn ask(real: &mut Real, handle: &mut Handle, verb: Verb) -> StreamReply {
+    let op = handle.op(verb, Nonce([1; 16]));
+    let Outcome::Answered { result, .. } = real.apply(&op) else { panic!("no answer to {op:?}") };
+    handle.answered(&op.verb, &result);
+    result.unwrap_or_else(|error| panic!("{op:?}: {error}"))
+}
+
+/// A server that takes its time: the answer is given up, the step is done all the same.
+#[test]
+fn an_answer_that_comes_too_late_is_uncertain_and_not_a_no() {
+    for names in both() {
+        let process = RedisServer::start(None);
+        let client = redis::Client::open(process.url()).expect("an address");
+        runtime().block_on(async {
+            let mut patient = client.get_multiplexed_async_connection().await.expect("connected");
+            let mut server = connect(&client, names.clone(), 300).await.expect("connected");
+            let handle = handle(names.layout());
+            let op = handle.op(add(), Nonce([1; 16]));
+            // The server knows the script from now on: the step needs no second message.
+            assert!(matches!(server.apply(&op).await, Outcome::Answered { result: Ok(_), .. }));
+            cmd("CLIENT").arg("PAUSE").arg(900).arg("WRITE").exec_async(&mut patient).await.expect("paused");
+            assert_eq!(server.apply(&op).await, Outcome::Uncertain(Uncertain::new(op.clone())));
+            assert_eq!(Uncertain::new(op).repeatable(), None, "a second copy may follow");
+            cmd("CLIENT").arg("UNPAUSE").exec_async(&mut patient).await.expect("goes on");
+            let once = Verb::AddOnce { key: OnceKey::new("k").expect("a key"), event: event() };
+            let once = Uncertain::new(handle.op(once, Nonce([1; 16])));
+            assert!(once.repeatable().is_some(), "its record answers the second time");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let snapshot = server.apply(&handle.op(Verb::Snapshot, Nonce([1; 16]))).await;
+            let Outcome::Answered { result: Ok(StreamReply { told: Told::Entries(entries), .. }), .. } =
+                snapshot
+            else {
+                panic!("{snapshot:?}");
+            };
+            assert_eq!(entries.len(), 2, "the second step was done, too");
+        });
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_the_outcome_uncertain() {
+    let process = RedisServer::start(None);
+    let client = redis::Client::open(process.url()).expect("an address");
+    runtime().block_on(async {
+        let mut server = connect(&client, Names::Pulse, 2_000).await.expect("connected");
+        drop(process);
+        let op = handle(Layout::Pulse).op(add(), Nonce([1; 16]));
+        assert_eq!(server.apply(&op).await, Outcome::Uncertain(Uncertain::new(op)));
+        assert!(connect(&client, Names::Pulse, 2_000).await.is_err());
+    });
+}
+
+/// A wait holds up no operation, and rings when there is news.
+#[test]
+fn waiting_has_a_connection_of_its_own() {
+    for names in both() {
+        let process = RedisServer::start(None);
+        let client = redis::Client::open(process.url()).expect("an address");
+        runtime().block_on(async {
+            let mut server = connect(&client, names.clone(), 5_000).await.expect("connected");
+            let orders = StreamName::new("orders").expect("a name");
+            let logs = [(orders, 1, EventId::ZERO)];
+            let mut quick = Waiter::connect(&client, names.clone(), 20).await.expect("connected");
+            assert_eq!(quick.wait(&logs).await, Waited::TimeOut);
+            let mut waiter = Waiter::connect(&client, names.clone(), 60_000).await.expect("connected");
+            let op = handle(names.layout()).op(add(), Nonce([1; 16]));
+            let publish = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                server.apply(&op).await
+            };
+            let (waited, outcome) = futures_join(waiter.wait(&logs), publish).await;
+            assert_eq!(waited, Waited::Rung);
+            assert!(matches!(outcome, Outcome::Answered { result: Ok(_), .. }), "{outcome:?}");
+            assert!(Waiter::connect(&client, names.clone(), 0).await.is_err(), "zero is for ever");
+        });
+    }
+}
+
+async fn futures_join<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    tokio::join!(a, b)
+}
+
+/// The commands that a server saw while `during` ran, as words.
+fn monitored(real: &mut Real, during: impl FnOnce(&mut Real)) -> Vec<(bool, Vec<String>)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", real.process().port())).expect("connected");
+    stream.write_all(b"MONITOR\r\n").expect("asked");
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("+OK");
+    let (send, lines) = mpsc::channel();
+    let watcher = std::thread::spawn(move || {
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
+            let ends = line.contains("the watch ends");
+            if send.send(std::mem::take(&mut line)).is_err() || ends {
+                break;
+            }
+        }
+    });
+    during(real);
+    let mut echo = Cmd::new();
+    echo.arg("ECHO").arg("the watch ends");
+    real.send::<String>(&echo).expect("an echo");
+    watcher.join().expect("watched");
+    lines.into_iter().map(|line| (line.contains(" lua] "), words(&line))).collect()
+}
+
+/// The quoted words of one line.
+fn words(line: &str) -> Vec<String> {
+    let (mut out, mut word, mut inside, mut escaped) = (Vec::new(), String::new(), false, false);
+    for c in line.chars() {
+        match (inside, escaped, c) {
+            (true, false, '\\') => escaped = true,
+            (true, false, '"') => {
+                inside = false;
+                out.push(std::mem::take(&mut word));
+            }
+            (true, _, c) => {
+                escaped = false;
+                word.push(c);
+            }
+            (false, _, '"') => inside = true,
+            (false, _, _) => {}
+        }
+    }
+    out
+}
+
+/// The keys that a command inside a script touches.
+fn touched(words: &[String]) -> Vec<&str> {
+    let command = words[0].to_ascii_uppercase();
+    let all: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+    match command.as_str() {
+        "TIME" => Vec::new(),
+        "UNLINK" => all,
+        "XGROUP" | "XINFO" => vec![all[1]],
+        "XREADGROUP" => {
+            let at = all.iter().position(|word| word.eq_ignore_ascii_case("STREAMS")).expect("STREAMS");
+            vec![all[at + 1]]
+        }
+        _ => vec![all[0]],
+    }
+}
+
+/// Every operation once, on a generation after another one.
+fn all_operations(real: &mut Real) {
+    let mut first = handle(Layout::Tagged);
+    ask(real, &mut first, add());
+    ask(real, &mut first, Verb::Destroy);
+    let mut handle = handle(Layout::Tagged);
+    let group = GroupName::new("mail").expect("a name");
+    let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+    let (key, g, c) = (OnceKey::new("k").expect("a key"), || group.clone(), || consumer.clone());
+    ask(real, &mut handle, Verb::Open);
+    ask(real, &mut handle, Verb::AddOnce { key: key.clone(), event: event() });
+    ask(real, &mut handle, Verb::AddOnce { key, event: event() });
+    ask(real, &mut handle, add());
+    ask(real, &mut handle, Verb::Attend);
+    ask(real, &mut handle, Verb::Read { after: EventId::ZERO, events_max: 5 });
+    ask(real, &mut handle, Verb::Replay { after: EventId::ZERO, events_max: 5, bytes_max: 1000 });
+    ask(real, &mut handle, Verb::Snapshot);
+    ask(real, &mut handle, Verb::GroupOpen { group: g(), contract, settled: None });
+    ask(real, &mut handle, Verb::GroupRegister { group: g(), consumer: c() });
+    ask(real, &mut handle, Verb::GroupKeepAlive { group: g(), consumer: c() });
+    let read = ask(real, &mut handle, Verb::GroupRead { group: g(), consumer: c(), events_max: 5 });
+    let Told::Entries(entries) = read.told else { panic!("entries") };
+    let ids = || Ids::new([entries[0].id]).expect("one");
+    ask(real, &mut handle, Verb::GroupAck { group: g(), ids: ids() });
+    let leased =
+        ask(real, &mut handle, Verb::LeaseAcquire { group: g(), owner: "o".into(), lease_ms: 60_000 });
+    let Told::Leased { fence, .. } = leased.told else { panic!("a lease") };
+    let lease = || strandline_core::stream::op::Lease { owner: "o".into(), fence, lease_ms: 60_000 };
+    ask(real, &mut handle, Verb::LeaseRenew { group: g(), lease: lease() });
+    let claim = Verb::GroupClaim {
+        group: g(),
+        lease: lease(),
+        consumer: c(),
+        idle_ms: 0,
+        from: EventId::ZERO,
+        events_max: 5,
+    };
+    ask(real, &mut handle, claim);
+    ask(real, &mut handle, Verb::GroupSweep { group: g(), lease: lease(), grace_ms: 1000 });
+    ask(real, &mut handle, Verb::GroupDetach { group: g(), consumer: c() });
+    ask(real, &mut handle, Verb::Remove { ids: ids() });
+    ask(real, &mut handle, Verb::Destroy);
+}
+
+/// An undeclared key on the same node would work, and fail in a cluster: so the server is asked what the
+/// scripts touch.
+#[test]
+fn every_key_a_tagged_script_touches_was_declared() {
+    let mut real = Real::start(Names::tagged_below("s").expect("a name"));
+    let seen = monitored(&mut real, all_operations);
+    let (mut declared, mut scripts) = (BTreeSet::new(), BTreeSet::new());
+    let mut commands = 0;
+    for (inside, words) in &seen {
+        if *inside {
+            for key in touched(words) {
+                assert!(declared.contains(key), "{key} was touched and not declared: {words:?}");
+                commands += 1;
+            }
+        } else if words[0] == "EVALSHA" || words[0] == "EVAL" {
+            scripts.insert(words[1].clone());
+            let count: usize = words[2].parse().expect("a number of keys");
+            declared = words[3..3 + count].iter().cloned().collect();
+            let tags: BTreeSet<_> = declared.iter().map(|key| key.split(['{', '}']).nth(1)).collect();
+            assert_eq!(tags.len(), 1, "all keys of a step share a slot: {declared:?}");
+        }
+    }
+    assert!(scripts.len() >= 19 && commands > 60, "{} scripts, {commands} commands", scripts.len());
+}
+
+/// More IDs than fit on Lua's stack at once.
+#[test]
+fn more_than_20000_ids_in_one_call() {
+    for names in both() {
+        let layout = names.layout();
+        let mut real = Real::start(names);
+        let mut handle = Handle::new(
+            StreamName::new("orders").expect("a name"),
+            strandline_core::stream::retention::Settings::new().unbounded().wanted().expect("settings"),
+            layout,
+        )
+        .expect("a handle");
+        let group = GroupName::new("mail").expect("a name");
+        let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+        ask(&mut real, &mut handle, add());
+        let bound = handle.bound().expect("bound").generation;
+        let log = match layout {
+            Layout::Pulse => "pulse:stream:orders".to_string(),
+            Layout::Tagged => format!("s:{{orders}}:orders:{bound}:log"),
+        };
+        let fill = "for i=1,20500 do redis.call('XADD',KEYS[1],'*','n','e','p','x') end return 1";
+        real.send::<i64>(cmd("EVAL").arg(fill).arg(1).arg(&log)).expect("filled");
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+        ask(&mut real, &mut handle, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+        let mut ids = Vec::new();
+        loop {
+            let read =
+                Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 10_000 };
+            let Told::Entries(entries) = ask(&mut real, &mut handle, read).told else { panic!("entries") };
+            if entries.is_empty() {
+                break;
+            }
+            ids.extend(entries.iter().map(|entry| entry.id));
+        }
+        assert!(ids.len() > 20_000);
+        let ids = Ids::new(ids).expect("within the bound");
+        let count = ids.as_slice().len() as u64;
+        let acked = ask(&mut real, &mut handle, Verb::GroupAck { group, ids: ids.clone() }).told;
+        assert_eq!(acked, Told::Acked { count, cursor: ids.as_slice().last().copied() });
+        assert_eq!(ask(&mut real, &mut handle, Verb::Remove { ids }).told, Told::Removed { count });
+    }
+}
+
+/// A generation with 20,000 groups ends at once, and nothing of it is left.
+#[test]
+fn a_generation_with_20000_groups_is_destroyed_whole() {
+    for names in both() {
+        let layout = names.layout();
+        let mut real = Real::start(names);
+        let mut handle = handle(layout);
+        ask(&mut real, &mut handle, add());
+        let fill = match layout {
+            Layout::Pulse => {
+                "for i=1,20000 do
+                   local g, k = 'g'..i, 'pulse:stream:orders:generation:1:sink:g'..i
+                   redis.call('HSET', k..':config', 'filter_kind', 'all')
+                   redis.call('HSET', k..':stalelease', 'owner', 'o')
+                   redis.call('HSET', 'map:stream:orders:generation:1:sink:'..g..':keepalive:content', 'C', '1')
+                   redis.call('HSET', 'pulse:stream:orders:sink-recovery:1', g, '0-0')
+                   redis.call('SADD', 'pulse:stream:orders:generation:1:resources', k..':config')
+                 end
+                 return 1"
+            }
+            Layout::Tagged => {
+                "for i=1,20000 do
+                   redis.call('HSET', 's:{orders}:orders:1:groups', 'cursor:g'..i, '0-0', 'contract:g'..i, 'x')
+                 end
+                 return 1"
+            }
+        };
+        real.send::<i64>(cmd("EVAL").arg(fill).arg(0)).expect("filled");
+        assert_eq!(ask(&mut real, &mut handle, Verb::Destroy).told, Told::Destroyed { now: true });
+        let left: Vec<String> = real.send(cmd("KEYS").arg("*")).expect("keys");
+        assert_eq!(left.len(), 1, "only the tombstone is left: {left:?}");
+    }
+}
