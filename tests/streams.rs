@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use strandline_core::stream::Layout;
+use strandline_redis::Names;
 use strandline_tests::streams::answers::Answers;
 use strandline_tests::streams::backend::Backend;
 use strandline_tests::streams::file::{self, Scenario};
 use strandline_tests::streams::model::Model;
 use strandline_tests::streams::play::{Report, play};
+use strandline_tests::streams::redis::Real;
 
 fn own(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name)
@@ -52,4 +54,14 @@ fn the_model_in_the_pulse_layout() {
 #[test]
 fn the_model_in_the_tagged_layout() {
     held_to_the_file(&mut Model::new(Layout::Tagged));
+}
+
+#[test]
+fn redis_in_the_pulse_layout() {
+    held_to_the_file(&mut Real::start(Names::Pulse));
+}
+
+#[test]
+fn redis_in_the_tagged_layout() {
+    held_to_the_file(&mut Real::start(Names::tagged_below("s").unwrap()));
 }

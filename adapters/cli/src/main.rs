@@ -16,6 +16,7 @@ mod peers;
 mod report;
 mod text;
 mod tree;
+mod watch;
 
 use clap::Parser;
 use std::process::ExitCode;

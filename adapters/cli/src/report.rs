@@ -8,8 +8,8 @@ use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, Fenced, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation,
-    PairVerdict, Status, Verified,
+    Change, Compacted, Entry, Fenced, Lag, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation,
+    PairVerdict, Status, SubscriptionStatus, Verified,
 };
 use strandline_core::record::{AuthorityId, BlobKey, State};
 use strandline_core::verdict::Verdict;
@@ -46,6 +46,7 @@ pub(crate) struct StatusReport {
     /// Who or what keeps compaction from going on to the tail.
     pub(crate) blocked_by: Option<String>,
     pub(crate) links: Vec<LinkReport>,
+    pub(crate) subscriptions: Vec<SubscriptionReport>,
     /// Whether a snapshot is being installed.
     pub(crate) installing: bool,
     /// Whether the journal is being compacted.
@@ -65,8 +66,45 @@ pub(crate) struct MemberReport {
     pub(crate) complete: VersionText,
     /// Where compaction counts it; absent if it holds nothing up.
     pub(crate) counts_at: Option<VersionText>,
+    /// Journal entries that it lacks; absent below the floor.
+    pub(crate) lag_entries: Option<u64>,
     pub(crate) lag_bytes: u64,
     pub(crate) lag_ms: u64,
+}
+
+/// How far someone is behind the durable tail.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct LagReport {
+    /// Journal entries that are missing; absent below the floor.
+    pub(crate) lag_entries: Option<u64>,
+    /// For how long the first of them has been durable here; absent if nothing of this run is missing.
+    pub(crate) lag_ms: Option<u64>,
+}
+
+impl From<Lag> for LagReport {
+    fn from(lag: Lag) -> Self {
+        Self { lag_entries: lag.entries, lag_ms: lag.age_ms }
+    }
+}
+
+/// A subscription.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SubscriptionReport {
+    pub(crate) id: u64,
+    pub(crate) state: String,
+    pub(crate) at: VersionText,
+    pub(crate) lag_entries: Option<u64>,
+}
+
+impl From<&SubscriptionStatus> for SubscriptionReport {
+    fn from(subscription: &SubscriptionStatus) -> Self {
+        Self {
+            id: subscription.id.0,
+            state: subscription.state.to_owned(),
+            at: VersionText(subscription.at),
+            lag_entries: subscription.behind,
+        }
+    }
 }
 
 /// An epoch that was taken.
@@ -95,11 +133,15 @@ pub(crate) struct LinkReport {
     pub(crate) role: String,
     pub(crate) state: String,
     pub(crate) acked: VersionText,
+    #[serde(flatten)]
+    pub(crate) lag: LagReport,
     /// Where the peer said it stands.
     pub(crate) peer_tail: Option<VersionText>,
     pub(crate) verdict: Option<String>,
     /// Whether the verdict ended repair on this link.
     pub(crate) stopped: bool,
+    /// Why the peer is not repaired over this link; absent if it is, or has everything.
+    pub(crate) not_repaired: Option<String>,
 }
 
 impl From<&Status> for StatusReport {
@@ -127,6 +169,7 @@ impl From<&Status> for StatusReport {
             compactable: status.compactable.map(VersionText),
             blocked_by: status.blocked_by.clone(),
             links: status.links.iter().map(LinkReport::from).collect(),
+            subscriptions: status.subscriptions.iter().map(SubscriptionReport::from).collect(),
             installing: status.installing,
             compacting: status.compacting,
             halted: status.halted.as_ref().map(ToString::to_string),
@@ -143,6 +186,7 @@ impl From<&MemberStatus> for MemberReport {
             acked: VersionText(member.acked),
             complete: VersionText(member.complete),
             counts_at: member.counts_at.map(VersionText),
+            lag_entries: member.lag_entries,
             lag_bytes: member.lag_bytes,
             lag_ms: member.lag_ms,
         }
@@ -162,10 +206,25 @@ impl From<&LinkStatus> for LinkReport {
             .to_owned(),
             state: link.state.to_owned(),
             acked: VersionText(link.acked),
+            lag: link.lag.into(),
             peer_tail: link.peer_tail.map(VersionText),
             stopped: matches!(&link.verdict, Some(Verdict::Unknown { .. } | Verdict::Diverged(_))),
             verdict: link.verdict.as_ref().map(verdict_text),
+            not_repaired: not_repaired(link),
         }
+    }
+}
+
+/// Why a peer is not repaired over a link, from its verdict and the link's state.
+fn not_repaired(link: &LinkStatus) -> Option<String> {
+    match &link.verdict {
+        Some(Verdict::Complete { .. }) => None,
+        Some(Verdict::Gap { .. }) if link.state != "stopped" => None,
+        Some(verdict @ (Verdict::Gap { .. } | Verdict::Unknown { .. } | Verdict::Diverged(_))) => {
+            Some(verdict_text(verdict))
+        }
+        None if link.role == LinkRole::Receiver => Some("this link only receives".into()),
+        None => Some(format!("not judged yet: {}", link.state)),
     }
 }
 

@@ -250,8 +250,8 @@ mod tests {
         let mut b = listening.call(&hello("token-of-b")).await;
         listening.node.until(|told| told.ups == 1).await;
         drop(listening.stopper);
-        b.read_to_end(&mut Vec::new()).await.expect("hung up");
         listening.node.until(|told| told.downs == 1).await;
+        b.read_to_end(&mut Vec::new()).await.expect("hung up");
     }
 
     #[tokio::test]

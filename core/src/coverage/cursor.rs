@@ -326,6 +326,7 @@ mod tests {
         ] {
             assert_eq!(other.read("t", text.as_str()), Claim::Unreadable);
         }
+        assert_eq!(codec.read("u", text.as_str()), Claim::Unreadable);
         // The lengths keep one name from running into the next.
         let first = CursorCodec::open("bc").write("a", mark(Position::sequence(1)));
         assert_eq!(CursorCodec::open("c").read("ab", first.as_str()), Claim::Unreadable);

@@ -128,8 +128,11 @@ impl Topic {
 
     /// Takes what came over subscription `id`, which is this topic's.
     pub(super) fn on_upstream(&mut self, shared: &mut Shared, id: SubscriptionId, input: Upstream) {
+        // Only a confirmed subscription carries anything: what comes before may be another's.
+        let confirms = matches!(input, Upstream::Confirmed | Upstream::Resubscribed | Upstream::Lost);
         let current = match self.link.state {
-            LinkState::Asking(current) | LinkState::Up(current) => current == id,
+            LinkState::Up(current) => current == id,
+            LinkState::Asking(current) => current == id && confirms,
             LinkState::Off | LinkState::Lost => false,
         };
         if !current {

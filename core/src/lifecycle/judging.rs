@@ -150,11 +150,10 @@ impl Session {
     fn of_another_life(&self, shared: &Shared, found: Divergence) -> Divergence {
         let mark = shared.acked.get(&self.peer.identity);
         let other = mark.is_some_and(|mark| mark.incarnation != self.peer.incarnation);
-        let reason = match found.reason {
-            PairReason::AheadOfTail if other => PairReason::OtherIncarnation,
-            reason => reason,
-        };
-        Divergence { reason, ..found }
+        if other && found.reason == PairReason::AheadOfTail {
+            return Divergence { reason: PairReason::OtherIncarnation, ..found };
+        }
+        found
     }
 
     fn open(&mut self, shared: &mut Shared, first: bool, verdict: Option<PairVerdict>) {

@@ -28,7 +28,7 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
             incarnation: member.incarnation,
             acked,
             complete: mark.map_or(Version::ZERO, |mark| mark.complete),
-            lag: shared.lag(acked),
+            lag_entries: shared.behind(acked),
             counts_at,
             lag_bytes: behind.bytes,
             lag_ms: behind.ms,
@@ -70,7 +70,8 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
 /// How far compaction may go, and who or what keeps it from going on to the tail.
 fn compaction(shared: &Shared) -> (Option<Version>, Option<String>) {
     let (tail, floor) = (shared.history.tail(), shared.history.floor());
-    match compaction_bound(&shared.members, &shared.acked, tail, floor) {
+    let bound = compaction_bound(&shared.members, &shared.acked, tail, floor);
+    match bound.and_then(|most| shared.compaction_beside_resets(most)) {
         Ok(upto) => {
             let holder = lowest(&shared.members, &shared.acked).filter(|(_, at)| *at < tail);
             (Some(upto), holder.map(|(member, _)| member.identity.clone()))

@@ -1,7 +1,7 @@
 //! Events and their positions.
 
 use super::error::CallerError;
-use super::limits::EVENT_BYTES_MAX;
+use super::limits::{EVENT_BYTES_MAX, IDS_PER_CALL_MAX, ONCE_KEY_BYTES_MAX};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -133,6 +133,54 @@ impl Event {
     }
 }
 
+/// The caller's key of a publication that happens once: 1 to 256 opaque bytes.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct OnceKey(Vec<u8>);
+
+impl OnceKey {
+    /// Takes a key.
+    ///
+    /// # Errors
+    /// `InvalidOnceKey` for an empty or over-long one.
+    pub fn new(key: impl Into<Vec<u8>>) -> Result<Self, CallerError> {
+        let key = key.into();
+        if key.is_empty() || key.len() > ONCE_KEY_BYTES_MAX {
+            return Err(CallerError::InvalidOnceKey { bytes: key.len() });
+        }
+        Ok(Self(key))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Positions that one call names; so many as a script takes in one step.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Ids(Vec<EventId>);
+
+impl Ids {
+    /// Takes a list of positions, repeated ones included.
+    ///
+    /// # Errors
+    /// `TooManyIds` over 100,000.
+    pub fn new(ids: impl Into<Vec<EventId>>) -> Result<Self, CallerError> {
+        let ids = ids.into();
+        if ids.len() > IDS_PER_CALL_MAX {
+            return Err(CallerError::TooManyIds { ids: ids.len() });
+        }
+        Ok(Self(ids))
+    }
+
+    /// The positions.
+    #[must_use]
+    pub fn as_slice(&self) -> &[EventId] {
+        &self.0
+    }
+}
+
 /// What a log holds at a position: one of our events, or fields that something else wrote.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Stored {
@@ -223,6 +271,22 @@ mod tests {
         let bytes = EVENT_BYTES_MAX + 1;
         assert_eq!(Event::new("a", payload), Err(CallerError::EventTooLarge { bytes }));
         assert!(Event::new("a", alloc::vec![b'x'; EVENT_BYTES_MAX - 1]).is_ok());
+    }
+
+    #[test]
+    fn keys_of_once_have_1_to_256_bytes() {
+        for bytes in [0, 257] {
+            let refused = CallerError::InvalidOnceKey { bytes };
+            assert_eq!(OnceKey::new(alloc::vec![0; bytes]), Err(refused));
+        }
+        assert!(OnceKey::new(alloc::vec![0; 256]).is_ok());
+    }
+
+    #[test]
+    fn one_call_names_a_bounded_number_of_positions() {
+        let ids = alloc::vec![EventId::ZERO; IDS_PER_CALL_MAX + 1];
+        assert_eq!(Ids::new(ids), Err(CallerError::TooManyIds { ids: IDS_PER_CALL_MAX + 1 }));
+        assert!(Ids::new(alloc::vec![]).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::contract::{GroupContract, Start};
 use super::error::{CallerError, ServerFault, StreamError};
-use super::event::{Entry, EventId};
+use super::event::{Entry, EventId, Ids};
 use super::handle::Handle;
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::op::{Nonce, StreamOp, Verb};
@@ -48,7 +48,7 @@ enum Phase {
     /// Acknowledging what was not shown, before going on behind it.
     Settling {
         at: usize,
-        ids: Vec<EventId>,
+        ids: Ids,
     },
     Repairing(usize),
     Leaving {
@@ -343,7 +343,9 @@ impl Consumer {
         if self.taking.no_ack {
             ids.extend(shown.iter().map(|entry| entry.id));
         }
-        self.phase = if ids.is_empty() { Phase::Reading(at + 1) } else { Phase::Settling { at, ids } };
+        // One read never brings more than one acknowledgement takes.
+        self.phase =
+            if ids.is_empty() { Phase::Reading(at + 1) } else { Phase::Settling { at, ids: Ids::new(ids)? } };
         Ok(Taken::Entries(op.stream.clone(), shown))
     }
 

@@ -61,5 +61,6 @@ const _: () = {
     assert!(READ_EVENTS_DEFAULT <= READ_EVENTS_MAX);
     assert!(EVENT_BYTES_MAX as u64 <= REPLAY_BYTES_DEFAULT);
     assert!(ONCE_WINDOW_MS_DEFAULT <= TIME_MS_MAX);
+    assert!(READ_EVENTS_MAX as usize <= IDS_PER_CALL_MAX);
     assert!(IDS_PER_COMMAND_MAX <= IDS_PER_CALL_MAX && IDS_PER_COMMAND_MAX < 8000);
 };

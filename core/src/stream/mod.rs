@@ -26,7 +26,7 @@ pub mod word;
 
 pub use contract::{GroupContract, Start};
 pub use error::{CallerError, ForeignFault, ServerFault, StreamError};
-pub use event::{Event, EventId};
+pub use event::{Event, EventId, Ids, OnceKey};
 pub use handle::Handle;
 pub use keyspace::Keyspace;
 pub use layout::Layout;

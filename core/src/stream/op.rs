@@ -1,11 +1,10 @@
 //! Operations: each is one atomic step on the server's state.
 
 use super::contract::GroupContract;
-use super::event::{Event, EventId};
+use super::event::{Event, EventId, Ids, OnceKey};
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::retention::{Contract, Wanted};
 use alloc::string::String;
-use alloc::vec::Vec;
 
 /// Random number of one incarnation of a stream. With it, generation 1 after a loss of state is not
 /// generation 1 before it.
@@ -74,15 +73,15 @@ pub enum Verb {
     },
     /// Publish exactly once under a key.
     AddOnce {
-        /// The caller's key, 1 to 256 bytes.
-        key: Vec<u8>,
+        /// The caller's key.
+        key: OnceKey,
         /// The event.
         event: Event,
     },
     /// Delete entries.
     Remove {
         /// Which; unknown ones count for nothing.
-        ids: Vec<EventId>,
+        ids: Ids,
     },
     /// Everything that is kept, in one step.
     Snapshot,
@@ -127,7 +126,7 @@ pub enum Verb {
         /// The group.
         group: GroupName,
         /// Which entries.
-        ids: Vec<EventId>,
+        ids: Ids,
     },
     /// Make a consumer, a member, and its keep-alive, in one step.
     GroupRegister {
@@ -201,6 +200,18 @@ pub enum Creates {
     No,
 }
 
+/// What is checked about the generation, in this order, before an operation looks at its data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Checks {
+    /// An unbound handle that may make a generation: its own deadline, before anything else. The
+    /// reference's `add_once` looks at the contract first.
+    pub wanted_first: bool,
+    /// A bound handle's contract is still the generation's.
+    pub contract: bool,
+    /// The generation's deadline has not elapsed.
+    pub clock: bool,
+}
+
 /// What may follow an answer that never came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Repeat {
@@ -242,6 +253,26 @@ impl Verb {
             Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } => false,
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => false,
         }
+    }
+
+    /// What is checked about the generation first. A snapshot looks at the clock itself, after its
+    /// bound; destroying and removing never do.
+    #[must_use]
+    pub const fn checks(&self) -> Checks {
+        let (wanted_first, contract, clock) = match self {
+            Self::AddOnce { .. } => (false, true, true),
+            Self::Open | Self::Attend | Self::Add { .. } => (true, true, true),
+            Self::Read { .. } | Self::Replay { .. } => (true, true, true),
+            Self::Snapshot => (true, true, false),
+            Self::Remove { .. } | Self::Destroy => (true, false, false),
+            Self::GroupOpen { .. } | Self::GroupRead { .. } | Self::GroupAck { .. } => (true, false, true),
+            Self::GroupRegister { .. } | Self::GroupKeepAlive { .. } => (true, false, true),
+            Self::GroupDetach { .. } | Self::LeaseAcquire { .. } => (true, false, true),
+            Self::LeaseRenew { .. } | Self::GroupClaim { .. } | Self::GroupSweep { .. } => {
+                (true, false, true)
+            }
+        };
+        Checks { wanted_first, contract, clock }
     }
 
     /// Whether it may be asked again after an unknown outcome.

@@ -107,8 +107,8 @@ pub enum Told {
 pub enum Outcome {
     /// The server answered.
     Answered {
-        /// Its clock, which the step was done by.
-        at: ServerTime,
+        /// Its clock, which the step was done by; `None` where the server refused in its own words.
+        at: Option<ServerTime>,
         /// What it answered.
         result: Result<StreamReply, StreamError>,
     },

@@ -98,13 +98,20 @@ fn ordered(command: &Command) -> bool {
     use StorageCommand as S;
     match command {
         Command::Storage(S::Append { .. } | S::Cut { .. } | S::Write { .. } | S::Sync { .. })
-        | Command::Blob(BlobCommand::Write { .. } | BlobCommand::Commit { .. }) => true,
+        | Command::Blob(
+            BlobCommand::Write { .. } | BlobCommand::Commit { .. } | BlobCommand::Abandon { .. },
+        ) => true,
         Command::Storage(
             S::List { .. } | S::Read { .. } | S::Prepare { .. } | S::Replace { .. } | S::Remove { .. },
         )
-        | Command::Blob(BlobCommand::Stat { .. } | BlobCommand::Read { .. } | BlobCommand::Put { .. }) => {
-            false
-        }
+        | Command::Blob(
+            BlobCommand::Stat { .. }
+            | BlobCommand::Read { .. }
+            | BlobCommand::Put { .. }
+            | BlobCommand::List { .. }
+            | BlobCommand::Remove { .. }
+            | BlobCommand::Verify { .. },
+        ) => false,
     }
 }
 
@@ -178,6 +185,10 @@ fn refuse(command: BlobCommand) -> ReplicaCompletion {
         BlobCommand::Put { ticket, .. } => ticket.complete(Err(fault)).into(),
         BlobCommand::Write { ticket, .. } => ticket.complete(Err(fault)).into(),
         BlobCommand::Commit { ticket, .. } => ticket.complete(Err(fault)).into(),
+        BlobCommand::Abandon { ticket, .. } => ticket.complete(Err(fault)).into(),
+        BlobCommand::List { ticket, .. } => ticket.complete(Err(fault)).into(),
+        BlobCommand::Remove { ticket, .. } => ticket.complete(Err(fault)).into(),
+        BlobCommand::Verify { ticket, .. } => ticket.complete(Err(fault)).into(),
     }
 }
 

@@ -413,7 +413,10 @@ impl Driven {
             | Event::Resume { .. }
             | Event::Verdict { .. }
             | Event::Synced { .. }
-            | Event::Installed { .. } => {}
+            | Event::Installed { .. }
+            | Event::EpochStarted { .. }
+            | Event::MemberLapsed { .. }
+            | Event::Compacted { .. } => {}
         }
     }
 

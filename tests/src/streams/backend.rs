@@ -1,7 +1,7 @@
 //! What scenarios are played against.
 
 use super::keys::View;
-use strandline_core::stream::{Layout, Outcome, ServerTime, StreamName, StreamOp};
+use strandline_core::stream::{Layout, Outcome, ServerTime, StreamOp};
 
 /// What a raw command of a scenario came to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,5 +32,5 @@ pub trait Backend {
     fn script_flush(&mut self) {}
     /// What lies under a key of the Pulse layout, or what stands for it here. `None` when nothing here
     /// can stand for it.
-    fn view(&mut self, stream: &StreamName, key: &str) -> Option<View>;
+    fn view(&mut self, key: &str) -> Option<View>;
 }

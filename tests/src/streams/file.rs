@@ -38,6 +38,28 @@ pub struct Step {
     pub ideal_keys: Option<Value>,
 }
 
+impl Scenario {
+    /// Whether it is about what the Tagged layout does by other rules: a loss of the record (there a
+    /// nonce tells incarnations apart), adoption of a flat stream, and records of `add_once` without a
+    /// deadline (there they have a window of their own). Without an answer of ours such a scenario is
+    /// played there, and its differences are told, not judged.
+    #[must_use]
+    pub fn is_of_pulse(&self) -> bool {
+        let command = |step: &Step| {
+            let words = step.arg("cmd").and_then(Value::as_array);
+            words.is_some_and(|words| {
+                let word = |at: usize| words.get(at).and_then(Value::as_str).unwrap_or_default();
+                word(0) == "DEL" && word(1).ends_with(":lifecycle")
+            })
+        };
+        let adopts = self.steps.first().is_some_and(|step| step.op == "redis");
+        let has_deadlines = self.handles.values().all(|handle| handle.get("deadline").is_some());
+        let publishes_once = self.steps.iter().any(|step| step.op == "add_once");
+        let loses = self.steps.iter().any(|step| step.op == "flushall" || command(step));
+        loses || adopts || publishes_once && !has_deadlines
+    }
+}
+
 impl Step {
     /// A field that holds text.
     #[must_use]

@@ -1,10 +1,15 @@
 //! Scenarios of protocol B: behaviours of the reference, and ours where the reference is wrong.
 
+mod acts;
 pub mod answers;
 pub mod backend;
 pub mod file;
 pub mod keys;
 pub mod model;
 mod options;
+mod parties;
 pub mod play;
+pub mod redis;
+pub mod server;
+mod shown;
 mod value;

@@ -59,7 +59,7 @@ impl Backend for Model {
 
     fn apply(&mut self, op: &StreamOp) -> Outcome {
         let at = self.tick();
-        Outcome::Answered { at, result: self.keyspace.apply(at, op) }
+        Outcome::Answered { at: Some(at), result: self.keyspace.apply(at, op) }
     }
 
     fn raw(&mut self, command: &[String]) -> Raw {
@@ -75,11 +75,10 @@ impl Backend for Model {
         Raw::Done(log.map(|log| log.last.to_string()).unwrap_or_default())
     }
 
-    fn view(&mut self, stream: &StreamName, key: &str) -> Option<View> {
+    fn view(&mut self, key: &str) -> Option<View> {
         let (name, part) = parse(key)?;
         let (name, now) = (StreamName::new(name).ok()?, self.now());
         let space = self.keyspace.space(&name, now).unwrap_or_default();
-        let _ = stream;
         show(&space, &name, &part, self.layout())
     }
 }

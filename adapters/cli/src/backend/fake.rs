@@ -5,16 +5,22 @@ use crate::access::ReloadReport;
 use crate::exit::Failure;
 use crate::report::{FencedReport, MemberReport, StatusReport};
 use crate::text::{Bytes, VersionText};
+use crate::watch::{CursorReport, CursorText, PageReport, RecordReport, Stands, Watch};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use strandline_core::id::LogId;
 use strandline_core::lifecycle::api::{
     BadBlob, Change, Collect, Collected, Compacted, Entry, MembersChange, Mutation, MutationError,
     RequestError, Scan, ScanPage, Scrub, Scrubbed,
 };
+use strandline_core::lifecycle::api::{Cursor, Verified};
 use strandline_core::lifecycle::authority::FenceRefusal;
 use strandline_core::record::{AuthorityId, BlobKey, Key, State, Version};
+use strandline_core::verdict::Verdict;
+use strandline_file::backup::BackedUp;
 
 #[derive(Default)]
 struct Inside {
@@ -61,6 +67,7 @@ impl Backend for Fake {
                     identity: m.clone(),
                     state: "joining".into(),
                     incarnation: None,
+                    lag_entries: Some(0),
                     acked: tail,
                     complete: tail,
                     counts_at: None,
@@ -69,6 +76,7 @@ impl Backend for Fake {
                 })
                 .collect(),
             links: Vec::new(),
+            subscriptions: Vec::new(),
             installing: false,
             compacting: false,
             halted: None,
@@ -193,6 +201,24 @@ impl Backend for Fake {
         Ok(ReloadReport { links_ended: 1, peers_called: 2 })
     }
 
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let (floor, tail) = (Version::new(1, inside.floor), Version::new(1, inside.tail));
+        let ours = Cursor::new(LogId([0; 16]), tail);
+        let verdict = Verdict::Complete { through: tail, verified: Verified::VersionOnly };
+        Ok(CursorReport::new(cursor.of(ours), &verdict, &Stands { floor, tail, incarnation: "00".into() }))
+    }
+
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure> {
+        let cursor = cursor.unwrap_or_else(|| "0.0".parse().expect("a cursor"));
+        Ok(Box::new(FakeWatch { verdict: self.judge(cursor)?, of: self.clone(), given: false }))
+    }
+
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
+        let tail = Version::new(1, self.0.lock().expect("no test thread panicked").tail);
+        Err(Failure::refused(format!("nothing at {tail} is on a disk that {} could get", to.display())))
+    }
+
     fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
         if epoch < 2 {
             return Err(RequestError::Fence(FenceRefusal { known: 1, found: epoch }).into());
@@ -236,6 +262,34 @@ impl Fake {
 
 fn hash(bytes: &[u8]) -> BlobKey {
     BlobKey(Sha256::digest(bytes).into())
+}
+
+/// Gives every record once, then nothing.
+struct FakeWatch {
+    verdict: CursorReport,
+    of: Fake,
+    given: bool,
+}
+
+impl Watch for FakeWatch {
+    fn verdict(&self) -> &CursorReport {
+        &self.verdict
+    }
+
+    fn next(&mut self) -> Result<Option<PageReport>, Failure> {
+        if std::mem::replace(&mut self.given, true) {
+            return Ok(None);
+        }
+        let inside = self.of.0.lock().expect("no test thread panicked");
+        let record = |(key, entry): (&Key, &Entry)| RecordReport { key: key.into(), entry: entry.into() };
+        let records = inside.records.iter().map(record).collect();
+        Ok(Some(PageReport::Changes { records, from_memory: true, behind: 0 }))
+    }
+
+    fn reset(&mut self) -> Result<(), Failure> {
+        self.given = false;
+        Ok(())
+    }
 }
 
 struct FakeGroup<'a> {

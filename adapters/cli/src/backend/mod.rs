@@ -5,6 +5,8 @@ pub(crate) mod fake;
 pub(crate) mod node;
 mod opened;
 pub(crate) mod remote;
+mod remote_watch;
+mod watching;
 
 pub(crate) use node::{NodeBackend, create as create_node};
 pub(crate) use opened::{create, open};
@@ -12,12 +14,14 @@ pub(crate) use opened::{create, open};
 use crate::access::ReloadReport;
 use crate::exit::Failure;
 use crate::report::{FencedReport, StatusReport};
+use crate::watch::{CursorReport, CursorText, Watch};
 use std::io::{self, Read};
 use std::path::Path;
 use strandline_core::lifecycle::api::{
     Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
 };
 use strandline_core::record::{BlobKey, Key, Version};
+use strandline_file::backup::BackedUp;
 
 /// A replica that commands work on. Every answer shows durable state only.
 pub(crate) trait Backend {
@@ -43,6 +47,12 @@ pub(crate) trait Backend {
     fn collect(&mut self, collect: Collect) -> Result<Collected, Failure>;
     /// Reads every blob that a key names, and lets peers mend what is bad.
     fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure>;
+    /// What can be vouched for to who has everything up to a cursor.
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure>;
+    /// Follows the changes after a cursor; after the tail if none is given.
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure>;
+    /// Copies the log's files of one moment to a folder that is made.
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure>;
 
     /// Begins to store blobs that become durable together.
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure>;

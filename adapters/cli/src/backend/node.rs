@@ -1,9 +1,10 @@
 //! The replica in this process: what `serve` serves, and what a command opens by itself.
 
-use super::{AddError, Backend, Group};
+use super::{AddError, Backend, Group, watching};
 use crate::access::{Reload, ReloadReport};
 use crate::exit::Failure;
 use crate::report::{FencedReport, StatusReport};
+use crate::watch::{CursorReport, CursorText, Watch};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use strandline_core::lifecycle::api::{
 use strandline_core::lifecycle::recovery::{Init, RecoveryError, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::{BlobKey, Key, Version};
+use strandline_file::backup::BackedUp;
 use strandline_file::node::{
     Node, NodeConfig, NodeHandle, RequestFailed, StartError, Unavailable, WaitPolicy, WriteError,
 };
@@ -77,7 +79,11 @@ impl NodeBackend {
         Self { reload: Some(reload), ..self }
     }
 
-    fn read<T: Send + 'static>(
+    pub(super) const fn handle(&self) -> &NodeHandle {
+        &self.node
+    }
+
+    pub(super) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Failure> {
@@ -87,7 +93,7 @@ impl NodeBackend {
     }
 }
 
-fn unavailable(error: &Unavailable) -> Failure {
+pub(super) fn unavailable(error: &Unavailable) -> Failure {
     Failure::refused(error.to_string()).advise("try again")
 }
 
@@ -166,6 +172,18 @@ impl Backend for NodeBackend {
             None => Err(Failure::refused("no node serves the directory: there is nothing to reload")
                 .advise("the next `strandline serve` reads the files anyway")),
         }
+    }
+
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure> {
+        watching::judge(self, cursor)
+    }
+
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure> {
+        watching::watch(self, cursor)
+    }
+
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
+        strandline_file::backup::begin(&self.node, to).map_err(|e| crate::command::backup::failure(to, e))
     }
 
     fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {

@@ -1,6 +1,6 @@
 //! The replica in the node that serves its directory.
 
-use super::{AddError, Backend, Group};
+use super::{AddError, Backend, Group, remote_watch};
 use crate::access::ReloadReport;
 use crate::control::chunks::{self, ChunkReader};
 use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
@@ -8,6 +8,7 @@ use crate::control::{SOCKET_NAME, socket};
 use crate::exit::Failure;
 use crate::report::{BlobText, EntryReport, FencedReport, MembersText, MutationText, StatusReport};
 use crate::text::{KeyText, VersionText};
+use crate::watch::{CursorReport, CursorText, Watch};
 use serde::Serialize;
 use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
@@ -17,6 +18,7 @@ use strandline_core::lifecycle::api::{
     Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
 };
 use strandline_core::record::{BlobKey, Key, Version};
+use strandline_file::backup::BackedUp;
 
 /// A connection to the node.
 pub(crate) struct Remote {
@@ -56,7 +58,7 @@ impl Remote {
     }
 
     /// A request that changes nothing: without an answer it can be asked again.
-    fn read(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
+    pub(super) fn read(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
         match self.exchange(request) {
             Ok(Answer::Failed { failure }) => Err(failure),
             Ok(answer) => Ok(answer),
@@ -83,7 +85,7 @@ impl Remote {
     }
 }
 
-fn other(asked: &str) -> Failure {
+pub(super) fn other(asked: &str) -> Failure {
     Failure::peer(format!("the node answered something else than what {asked} asks for"))
         .advise("use the same version of the program as the node")
 }
@@ -162,6 +164,28 @@ impl Backend for Remote {
             return Err(other("reload"));
         };
         Ok(reloaded)
+    }
+
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure> {
+        let Answer::Judged { verdict } = self.read(&Request::Judge { cursor })? else {
+            return Err(other("judge"));
+        };
+        Ok(verdict)
+    }
+
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure> {
+        remote_watch::watch(self, cursor)
+    }
+
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
+        let to = to.to_str().ok_or_else(|| {
+            Failure::usage("the folder's path is not UTF-8, which the node is told it in")
+                .advise("name another folder")
+        })?;
+        let answer = self.read(&Request::Backup { to: to.to_owned() })?;
+        let Answer::BackedUp { tail, tail_digest } = answer else { return Err(other("backup")) };
+        let tail_digest = strandline_core::id::unhex(&tail_digest).ok_or_else(|| other("backup"))?;
+        Ok(BackedUp { tail: tail.0, tail_digest })
     }
 
     fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {

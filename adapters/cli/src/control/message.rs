@@ -9,9 +9,11 @@ use crate::report::{
     ScrubbedReport, StatusReport,
 };
 use crate::text::{Bytes, KeyText, VersionText};
+use crate::watch::{CursorReport, CursorText, PageReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
+use std::path::Path;
 use strandline_core::lifecycle::api::{Collect, Scan, ScanPage, Scrub};
 
 /// What a command asks of the node.
@@ -46,6 +48,10 @@ pub(crate) enum Request {
     Fence { epoch: u64 },
     /// The peers file and certificates, read anew.
     Reload,
+    /// What can be vouched for to who has everything up to a cursor.
+    Judge { cursor: CursorText },
+    /// The log's files of one moment, copied to a folder that is made.
+    Backup { to: String },
     /// Whether a blob's bytes are those of its key.
     BlobVerify { blob: BlobText },
     /// How many blobs are stored.
@@ -58,6 +64,8 @@ pub(crate) enum Request {
 pub(crate) enum ChunkedRequest {
     /// A group of blobs: [`Item`]s follow.
     BlobGroup,
+    /// The changes after a cursor, or after the tail: [`WatchItem`]s follow.
+    Watch { cursor: Option<CursorText> },
     /// A blob, answered by [`Answer::Chunks`] and the chunks.
     BlobRead { blob: BlobText },
 }
@@ -78,6 +86,18 @@ pub(crate) enum Item {
     Add,
     /// Answered by [`Answer::Stored`] when everything added is durable.
     Commit,
+}
+
+/// What a watch asks for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "item", rename_all = "kebab-case")]
+pub(crate) enum WatchItem {
+    /// The next page, answered by [`Answer::Watched`], within about half a second without one.
+    Next,
+    /// The state, and what comes after it; answered by [`Answer::Resetting`].
+    Reset,
+    /// Nothing more, answered by [`Answer::WatchEnded`].
+    End,
 }
 
 /// What the node answers.
@@ -117,6 +137,22 @@ pub(crate) enum Answer {
     Reloaded {
         reloaded: ReloadReport,
     },
+    Judged {
+        verdict: CursorReport,
+    },
+    BackedUp {
+        tail: VersionText,
+        tail_digest: String,
+    },
+    /// The watch takes items.
+    Watching {
+        verdict: CursorReport,
+    },
+    Watched {
+        page: Option<PageReport>,
+    },
+    Resetting,
+    WatchEnded,
     /// The group takes items.
     Group,
     Added {
@@ -225,6 +261,12 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
         }
         Request::Fence { epoch } => Ok(Answer::Fenced { fenced: backend.fence(epoch)? }),
         Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),
+        Request::Judge { cursor } => Ok(Answer::Judged { verdict: backend.judge(cursor)? }),
+        Request::Backup { to } => {
+            let moment = backend.begin_backup(Path::new(&to))?;
+            let tail_digest = strandline_core::id::hex(&moment.tail_digest);
+            Ok(Answer::BackedUp { tail: VersionText(moment.tail), tail_digest })
+        }
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),
     }

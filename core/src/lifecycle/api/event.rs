@@ -162,8 +162,8 @@ pub struct MemberStatus {
     pub acked: Version,
     /// Up to where it has the blobs as well.
     pub complete: Version,
-    /// How far that is behind our tail.
-    pub lag: Lag,
+    /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
+    pub lag_entries: Option<u64>,
     /// Where compaction counts it; absent if it holds compaction up at nothing.
     pub counts_at: Option<Version>,
     /// Bytes of journal above that.

@@ -27,32 +27,6 @@ pub(super) enum Write {
     Restore,
 }
 
-/// Which checks follow the fence, in this order.
-struct Checks {
-    contract: bool,
-    clock: bool,
-}
-
-/// A snapshot looks at the clock itself, after its bound; destroying and removing never do.
-const fn checks(verb: &Verb) -> Checks {
-    match verb {
-        Verb::Open | Verb::Attend | Verb::Add { .. } | Verb::AddOnce { .. } => {
-            Checks { contract: true, clock: true }
-        }
-        Verb::Read { .. } | Verb::Replay { .. } => Checks { contract: true, clock: true },
-        Verb::Snapshot => Checks { contract: true, clock: false },
-        Verb::Remove { .. } | Verb::Destroy => Checks { contract: false, clock: false },
-        Verb::GroupOpen { .. } | Verb::GroupRead { .. } | Verb::GroupAck { .. } => {
-            Checks { contract: false, clock: true }
-        }
-        Verb::GroupRegister { .. } | Verb::GroupKeepAlive { .. } | Verb::GroupDetach { .. } => {
-            Checks { contract: false, clock: true }
-        }
-        Verb::LeaseAcquire { .. } | Verb::LeaseRenew { .. } => Checks { contract: false, clock: true },
-        Verb::GroupClaim { .. } | Verb::GroupSweep { .. } => Checks { contract: false, clock: true },
-    }
-}
-
 /// The checks that come before what the operation itself looks at. Nothing is written.
 pub(super) fn plan(
     layout: Layout,
@@ -64,8 +38,7 @@ pub(super) fn plan(
         Some(bound) => follow(layout, life, bound, op)?,
         None => find(layout, life, now, op)?,
     };
-    let checks = checks(&op.verb);
-    if checks.clock {
+    if op.verb.checks().clock {
         not_elapsed(&plan.life.contract, now)?;
     }
     Ok(plan)
@@ -83,7 +56,7 @@ fn follow(layout: Layout, life: Option<&Life>, bound: &Bound, op: &StreamOp) -> 
             Err(CallerError::StreamDestroyed { current: None }.into())
         }
         (Fence::Go, Some(life)) => {
-            let fits = !checks(&op.verb).contract || bound.contract.is_none_or(|c| c == life.contract);
+            let fits = !op.verb.checks().contract || bound.contract.is_none_or(|c| c == life.contract);
             if fits { Ok(Plan { life: life.clone(), write: Write::Nothing }) } else { mismatch() }
         }
         // An ended generation may be told so again by the destroy that every handle may repeat.
@@ -119,8 +92,7 @@ fn restore(bound: &Bound, op: &StreamOp) -> Result<Plan, StreamError> {
 fn find(layout: Layout, life: Option<&Life>, now: ServerTime, op: &StreamOp) -> Result<Plan, StreamError> {
     let creates = op.verb.creates();
     let by = &op.by;
-    // The reference's add_once looks at the contract first, its other creating calls at the clock.
-    if creates == Creates::Yes && !matches!(op.verb, Verb::AddOnce { .. }) {
+    if creates == Creates::Yes && op.verb.checks().wanted_first {
         not_elapsed(&by.wanted.contract, now)?;
     }
     match (life, creates) {

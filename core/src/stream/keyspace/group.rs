@@ -6,9 +6,9 @@ use super::log::LogGroup;
 use super::space::{Data, Space};
 use crate::stream::contract::{GroupContract, Start};
 use crate::stream::error::{CallerError, ServerFault, StreamError};
-use crate::stream::event::EventId;
+use crate::stream::event::{EventId, Ids};
 use crate::stream::layout::Layout;
-use crate::stream::limits::{IDS_PER_CALL_MAX, READ_EVENTS_MAX};
+use crate::stream::limits::READ_EVENTS_MAX;
 use crate::stream::name::{ConsumerName, GroupName};
 use crate::stream::reply::Told;
 
@@ -87,22 +87,14 @@ pub(super) fn read(
         .ok_or_else(|| ServerFault::NoGroup.into())
 }
 
-pub(super) fn ack(
-    step: &Step<'_>,
-    space: &mut Space,
-    name: &GroupName,
-    ids: &[EventId],
-) -> Result<Told, StreamError> {
-    if ids.len() > IDS_PER_CALL_MAX {
-        return Err(CallerError::TooManyIds { ids: ids.len() }.into());
-    }
+pub(super) fn ack(step: &Step<'_>, space: &mut Space, name: &GroupName, ids: &Ids) -> Told {
     let nothing = Told::Acked { count: 0, cursor: None };
-    let Some(data) = space.data.get_mut(&step.life().generation) else { return Ok(nothing) };
-    let Some(log) = data.log.as_mut() else { return Ok(nothing) };
-    let Some(group) = log.groups.get_mut(name) else { return Ok(nothing) };
-    let count = ids.iter().filter(|id| group.pending.remove(id).is_some()).count() as u64;
+    let Some(data) = space.data.get_mut(&step.life().generation) else { return nothing };
+    let Some(log) = data.log.as_mut() else { return nothing };
+    let Some(group) = log.groups.get_mut(name) else { return nothing };
+    let count = ids.as_slice().iter().filter(|id| group.pending.remove(id).is_some()).count() as u64;
     if count == 0 {
-        return Ok(nothing);
+        return nothing;
     }
     let reached = log.settled(&log.groups[name]);
     let stored = &mut data.groups.entry(name.clone()).or_default().cursor;
@@ -115,5 +107,5 @@ pub(super) fn ack(
     if step.layout == Layout::Pulse {
         data.book_kept(step.life());
     }
-    Ok(Told::Acked { count, cursor: Some(cursor) })
+    Told::Acked { count, cursor: Some(cursor) }
 }

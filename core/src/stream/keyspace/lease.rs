@@ -5,6 +5,7 @@ use super::member::forget;
 use super::space::{LeaseState, Space};
 use crate::stream::error::{CallerError, ServerFault, StreamError};
 use crate::stream::event::EventId;
+use crate::stream::layout::Layout;
 use crate::stream::limits::READ_EVENTS_MAX;
 use crate::stream::name::{ConsumerName, GroupName};
 use crate::stream::op::Lease;
@@ -22,8 +23,9 @@ pub(super) fn acquire(
     lease_ms: u64,
 ) -> Told {
     let now_ms = step.now.ms();
-    let group = space.data(step.life().generation).groups.entry(group.clone()).or_default();
-    let fence = match &group.lease {
+    let data = space.data(step.life().generation);
+    let held = data.groups.entry(group.clone()).or_default();
+    let fence = match &held.lease {
         Some(held) if held.until_ms > now_ms && held.owner == owner => held.fence,
         Some(held) if held.until_ms > now_ms => {
             return Told::Leased { acquired: false, fence: held.fence };
@@ -32,7 +34,10 @@ pub(super) fn acquire(
         None => 1,
     };
     let until_ms = now_ms.saturating_add(lease_ms);
-    group.lease = Some(LeaseState { owner: owner.to_string(), fence, until_ms });
+    held.lease = Some(LeaseState { owner: owner.to_string(), fence, until_ms });
+    if step.layout == Layout::Pulse {
+        data.book_group(step.life(), group);
+    }
     Told::Leased { acquired: true, fence }
 }
 

@@ -123,7 +123,7 @@ fn dispatch(step: &Step<'_>, space: &mut Space, op: &StreamOp) -> Result<Told, S
         Verb::Attend => Ok(read::attend(step, space)),
         Verb::Add { event, condition } => publish::add(step, space, event, *condition),
         Verb::AddOnce { key, event } => once::add_once(step, space, key, event),
-        Verb::Remove { ids } => publish::remove(step, space, ids),
+        Verb::Remove { ids } => Ok(publish::remove(step, space, ids)),
         Verb::Snapshot => read::snapshot(step, space),
         Verb::Destroy => Ok(destroy::destroy(step, space)),
         Verb::Read { after, events_max } => Ok(read::read(step, space, *after, *events_max)),
@@ -134,7 +134,7 @@ fn dispatch(step: &Step<'_>, space: &mut Space, op: &StreamOp) -> Result<Told, S
         Verb::GroupRead { group, consumer, events_max } => {
             group::read(step, space, group, consumer, *events_max)
         }
-        Verb::GroupAck { group, ids } => group::ack(step, space, group, ids),
+        Verb::GroupAck { group, ids } => Ok(group::ack(step, space, group, ids)),
         Verb::GroupRegister { group, consumer } => member::register(step, space, group, consumer),
         Verb::GroupKeepAlive { group, consumer } => member::keep_alive(step, space, group, consumer),
         Verb::GroupDetach { group, consumer } => Ok(member::detach(step, space, group, consumer)),

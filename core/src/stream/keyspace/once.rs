@@ -5,9 +5,9 @@ use super::expiry::touch;
 use super::publish::{append, has_position};
 use super::space::{Data, Identity, Once, Record, Space};
 use crate::stream::error::{CallerError, Mismatch, StreamError};
-use crate::stream::event::{Event, EventId};
+use crate::stream::event::{Event, EventId, OnceKey};
 use crate::stream::layout::Layout;
-use crate::stream::limits::{ONCE_DROPPED_MAX, ONCE_KEY_BYTES_MAX, ONCE_RECORDS_MAX};
+use crate::stream::limits::{ONCE_DROPPED_MAX, ONCE_RECORDS_MAX};
 use crate::stream::reply::Told;
 use crate::stream::retention::Expiry;
 use alloc::vec::Vec;
@@ -35,12 +35,10 @@ fn found(once: Option<&Once>, key: &[u8], identity: &Identity, step: &Step<'_>) 
 pub(super) fn add_once(
     step: &Step<'_>,
     space: &mut Space,
-    key: &[u8],
+    key: &OnceKey,
     event: &Event,
 ) -> Result<Told, StreamError> {
-    if key.is_empty() || key.len() > ONCE_KEY_BYTES_MAX {
-        return Err(CallerError::InvalidOnceKey { bytes: key.len() }.into());
-    }
+    let key = key.as_bytes();
     let generation = step.life().generation;
     let made_anew =
         step.plan.write == super::bind::Write::Make && !(step.layout == Layout::Pulse && generation == 1);

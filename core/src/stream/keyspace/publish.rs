@@ -4,10 +4,9 @@ use super::Step;
 use super::expiry::touch;
 use super::log::Log;
 use super::space::{Data, Space};
-use crate::stream::error::{CallerError, ServerFault, StreamError};
-use crate::stream::event::{Event, EventId, Stored};
+use crate::stream::error::{ServerFault, StreamError};
+use crate::stream::event::{Event, EventId, Ids, Stored};
 use crate::stream::layout::Layout;
-use crate::stream::limits::IDS_PER_CALL_MAX;
 use crate::stream::op::Condition;
 use crate::stream::reply::Told;
 
@@ -57,13 +56,10 @@ pub(super) fn append(step: &Step<'_>, data: &mut Data, event: &Event) -> EventId
     id
 }
 
-pub(super) fn remove(step: &Step<'_>, space: &mut Space, ids: &[EventId]) -> Result<Told, StreamError> {
-    if ids.len() > IDS_PER_CALL_MAX {
-        return Err(CallerError::TooManyIds { ids: ids.len() }.into());
-    }
+pub(super) fn remove(step: &Step<'_>, space: &mut Space, ids: &Ids) -> Told {
     let data = space.data.get_mut(&step.life().generation);
     let count = data
         .and_then(|data| data.log.as_mut())
-        .map_or(0, |log| ids.iter().filter(|id| log.entries.remove(id).is_some()).count() as u64);
-    Ok(Told::Removed { count })
+        .map_or(0, |log| ids.as_slice().iter().filter(|id| log.entries.remove(id).is_some()).count() as u64);
+    Told::Removed { count }
 }

@@ -1,0 +1,166 @@
+//! What a script answers, as the reply that the model gives.
+
+use redis::Value;
+use strandline_core::id::unhex;
+use strandline_core::stream::event::{Entry, Stored};
+use strandline_core::stream::op::{Bound, Nonce};
+use strandline_core::stream::reply::{Told, replay_result};
+use strandline_core::stream::word::refusal;
+use strandline_core::stream::{
+    ConsumerName, Contract, EventId, Layout, ServerFault, ServerTime, StreamError, StreamOp, StreamReply,
+    Verb,
+};
+
+/// What came back from a script.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The step was done, or refused.
+    Done(ServerTime, Result<StreamReply, StreamError>),
+    /// The stream is at another generation than supposed: nothing was done.
+    Moved(u64),
+}
+
+/// An answer that is not one of ours.
+fn strange(expected: &str, found: &impl core::fmt::Debug) -> StreamError {
+    let found: String = format!("{found:?}").chars().take(200).collect();
+    ServerFault::Answer { detail: format!("expected {expected}, found {found}") }.into()
+}
+
+type Read<T> = Result<T, StreamError>;
+
+fn bytes(value: &Value) -> Read<Vec<u8>> {
+    if let Value::BulkString(bytes) = value {
+        Ok(bytes.clone())
+    } else if let Value::SimpleString(text) = value {
+        Ok(text.clone().into_bytes())
+    } else if let Value::Int(number) = value {
+        Ok(number.to_string().into_bytes())
+    } else {
+        Err(strange("text", value))
+    }
+}
+
+fn text(value: &Value) -> Read<String> {
+    String::from_utf8(bytes(value)?).map_err(|error| strange("UTF-8", &error))
+}
+
+fn number(value: &Value) -> Read<u64> {
+    text(value)?.parse().map_err(|_| strange("a number", value))
+}
+
+fn id(value: &Value) -> Read<EventId> {
+    EventId::parse(&text(value)?).ok_or_else(|| strange("a position", value))
+}
+
+fn list(value: &Value) -> Read<&[Value]> {
+    if let Value::Array(list) = value {
+        Ok(list)
+    } else if *value == Value::Nil {
+        Ok(&[])
+    } else {
+        Err(strange("a list", value))
+    }
+}
+
+fn entry(value: &Value) -> Read<Entry> {
+    let [at, fields] = list(value)? else { return Err(strange("an entry", value)) };
+    let fields = list(fields)?.chunks_exact(2).map(|pair| Ok((bytes(&pair[0])?, bytes(&pair[1])?)));
+    let fields: Vec<_> = fields.collect::<Read<_>>()?;
+    Ok(Entry { id: id(at)?, stored: Stored::from_fields(&fields) })
+}
+
+fn entries(value: &Value) -> Read<Vec<Entry>> {
+    list(value)?.iter().map(entry).collect()
+}
+
+fn names(value: &Value) -> Read<Vec<ConsumerName>> {
+    let name = |value| ConsumerName::new(text(value)?).map_err(|_| strange("a consumer", value));
+    list(value)?.iter().map(name).collect()
+}
+
+/// Reads a script's answer.
+pub(crate) fn decode(value: &Value, op: &StreamOp, layout: Layout) -> Read<Answer> {
+    let answer = list(value)?;
+    let [kind, at, rest @ ..] = answer else { return Err(strange("an answer", value)) };
+    let at = ServerTime::from_us(number(at)?);
+    let result = match (text(kind)?.as_str(), rest) {
+        ("moved", [generation]) => return number(generation).map(Answer::Moved),
+        ("no", [why]) => Err(refusal(&String::from_utf8_lossy(&bytes(why)?))),
+        ("ok", [generation, nonce, contract, rest @ ..]) => {
+            reply([generation, nonce, contract], rest, &op.verb, layout)
+        }
+        (_, _) => return Err(strange("ok, no or moved", value)),
+    };
+    if let Err(StreamError::Server(ServerFault::Answer { detail })) = result {
+        return Err(ServerFault::Answer { detail }.into());
+    }
+    let result = match (&op.verb, result) {
+        (Verb::Replay { after, .. }, result) => replay_result(result, *after, op.by.bound.is_some()),
+        (Verb::Snapshot, Ok(reply)) => whole(reply),
+        (_, result) => result,
+    };
+    Ok(Answer::Done(at, result))
+}
+
+/// One malformed entry fails a whole snapshot.
+fn whole(reply: StreamReply) -> Read<StreamReply> {
+    if let Told::Entries(entries) = &reply.told
+        && let Some(bad) = entries.iter().find(|entry| entry.stored.event().is_none())
+    {
+        return Err(strandline_core::stream::ForeignFault::MalformedEvent { id: bad.id }.into());
+    }
+    Ok(reply)
+}
+
+fn reply(bound: [&Value; 3], rest: &[Value], verb: &Verb, layout: Layout) -> Read<StreamReply> {
+    let [generation, nonce, contract] = bound;
+    let (nonce, contract) = (text(nonce)?, text(contract)?);
+    let bound = Bound {
+        generation: number(generation)?,
+        nonce: unhex(&nonce).map(Nonce),
+        contract: if contract.is_empty() { None } else { Some(Contract::parse(&contract, layout)?) },
+    };
+    Ok(StreamReply { bound, told: told(verb, rest)? })
+}
+
+fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
+    let flag = |value: &Value| text(value).map(|text| text == "1");
+    Ok(match (verb, rest) {
+        (Verb::Open | Verb::GroupRegister { .. } | Verb::GroupKeepAlive { .. }, []) => Told::Done,
+        (Verb::LeaseRenew { .. }, []) => Told::Done,
+        (Verb::Attend, [last]) => Told::Attended { last: id(last)? },
+        (Verb::Add { .. }, [at]) if text(at)?.is_empty() => Told::Added { id: None },
+        (Verb::Add { .. }, [at]) => Told::Added { id: Some(id(at)?) },
+        (Verb::AddOnce { .. }, [at, published]) => {
+            Told::AddedOnce { id: id(at)?, published: flag(published)? }
+        }
+        (Verb::Remove { .. }, [count]) => Told::Removed { count: number(count)? },
+        (Verb::Snapshot | Verb::Read { .. } | Verb::GroupRead { .. }, [list]) => {
+            Told::Entries(entries(list)?)
+        }
+        (Verb::Destroy, [now]) => Told::Destroyed { now: flag(now)? },
+        (Verb::Replay { .. }, [anchor, list]) => {
+            Told::Replayed { anchor: entries(anchor)?.pop(), entries: entries(list)? }
+        }
+        (Verb::GroupOpen { .. }, [absent, cursor]) => {
+            Told::GroupOpened { log_was_absent: flag(absent)?, cursor: id(cursor)? }
+        }
+        (Verb::GroupAck { .. }, [count, cursor]) => {
+            let cursor = if text(cursor)?.is_empty() { None } else { Some(id(cursor)?) };
+            Told::Acked { count: number(count)?, cursor }
+        }
+        (Verb::GroupDetach { .. }, [deleted]) => Told::Detached { deleted: flag(deleted)? },
+        (Verb::LeaseAcquire { .. }, [acquired, fence]) => {
+            Told::Leased { acquired: flag(acquired)?, fence: number(fence)? }
+        }
+        (Verb::GroupClaim { .. }, [next, taken, vanished]) => Told::Claimed {
+            next: id(next)?,
+            entries: entries(taken)?,
+            vanished: list(vanished)?.iter().map(id).collect::<Read<_>>()?,
+        },
+        (Verb::GroupSweep { .. }, [removed, malformed]) => {
+            Told::Swept { removed: names(removed)?, malformed: names(malformed)? }
+        }
+        (_, _) => return Err(strange("the reply of this operation", &rest)),
+    })
+}

@@ -1,0 +1,138 @@
+//! Operations as keys and arguments of their scripts.
+
+use crate::names::Names;
+use sha2::{Digest, Sha256};
+use strandline_core::id::hex;
+use strandline_core::stream::limits::{GROUP_MEMBERS_MAX, ONCE_DROPPED_MAX, ONCE_RECORDS_MAX};
+use strandline_core::stream::op::{Condition, Creates, Lease};
+use strandline_core::stream::{Event, Ids, Layout, StreamOp, Verb};
+
+/// Arguments in the order of the script.
+#[derive(Debug, Default)]
+pub(crate) struct Args(pub(crate) Vec<Vec<u8>>);
+
+impl Args {
+    fn text(&mut self, text: impl Into<Vec<u8>>) -> &mut Self {
+        self.0.push(text.into());
+        self
+    }
+
+    fn number(&mut self, number: impl ToString) -> &mut Self {
+        self.text(number.to_string())
+    }
+
+    fn flag(&mut self, flag: bool) -> &mut Self {
+        self.text(if flag { "1" } else { "0" })
+    }
+
+    fn ids(&mut self, ids: &Ids) -> &mut Self {
+        for id in ids.as_slice() {
+            self.number(id);
+        }
+        self
+    }
+
+    fn event(&mut self, event: &Event) -> &mut Self {
+        self.text(event.name()).text(event.topic()).text(event.payload())
+    }
+
+    fn lease(&mut self, lease: &Lease) -> &mut Self {
+        self.text(lease.owner.as_str()).number(lease.fence).number(lease.lease_ms)
+    }
+}
+
+/// Keys and arguments. `supposed` is the generation that the keys are those of.
+pub(crate) fn encode(op: &StreamOp, names: &Names, supposed: u64) -> (Vec<String>, Args) {
+    let by = &op.by;
+    let checks = op.verb.checks();
+    let layout = names.layout();
+    let mut args = Args::default();
+    let keys = match layout {
+        Layout::Pulse => {
+            args.text(op.stream.as_str());
+            Vec::new()
+        }
+        Layout::Tagged => {
+            args.number(supposed);
+            names.tagged(&op.stream).declared(supposed)
+        }
+    };
+    let bound = by.bound.as_ref();
+    let contract = bound.and_then(|bound| bound.contract);
+    args.text(bound.map(|bound| bound.generation.to_string()).unwrap_or_default())
+        .text(bound.and_then(|bound| bound.nonce).map(|nonce| hex(&nonce.0)).unwrap_or_default())
+        .text(contract.map(|contract| contract.text(layout)).unwrap_or_default())
+        .text(by.wanted.contract.text(layout))
+        .flag(by.wanted.explicit)
+        .text(hex(&by.nonce.0))
+        .flag(by.ended)
+        .flag(op.verb.creates() == Creates::Yes)
+        .flag(op.verb.restores())
+        .flag(checks.contract)
+        .flag(checks.clock)
+        .flag(checks.wanted_first)
+        .flag(op.verb == Verb::Destroy);
+    verb(&op.verb, &mut args);
+    (keys, args)
+}
+
+fn verb(verb: &Verb, args: &mut Args) {
+    match verb {
+        Verb::Open | Verb::Attend | Verb::Snapshot | Verb::Destroy => {}
+        Verb::Add { event, condition } => {
+            args.event(event);
+            match condition {
+                Condition::Always => args.text(""),
+                Condition::IfExists => args.text("exists"),
+                Condition::After(id) => args.number(id),
+            };
+        }
+        Verb::AddOnce { key, event } => {
+            args.text(key.as_bytes())
+                .event(event)
+                .text(Sha256::digest(event.identity()).to_vec())
+                .number(ONCE_RECORDS_MAX)
+                .number(ONCE_DROPPED_MAX);
+        }
+        Verb::Remove { ids } => {
+            args.ids(ids);
+        }
+        Verb::Read { after, events_max } => {
+            args.number(after).number(events_max);
+        }
+        Verb::Replay { after, events_max, bytes_max } => {
+            args.number(after).number(events_max).number(bytes_max);
+        }
+        Verb::GroupOpen { group, contract, settled } => {
+            args.text(group.as_str()).text(settled.map(|id| id.to_string()).unwrap_or_default());
+            for (_, value) in contract.fields() {
+                args.text(value);
+            }
+        }
+        Verb::GroupRead { group, consumer, events_max } => {
+            args.text(group.as_str()).text(consumer.as_str()).number(events_max);
+        }
+        Verb::GroupAck { group, ids } => {
+            args.text(group.as_str()).ids(ids);
+        }
+        Verb::GroupRegister { group, consumer } | Verb::GroupKeepAlive { group, consumer } => {
+            args.text(group.as_str()).text(consumer.as_str()).number(GROUP_MEMBERS_MAX);
+        }
+        Verb::GroupDetach { group, consumer } => {
+            args.text(group.as_str()).text(consumer.as_str());
+        }
+        Verb::LeaseAcquire { group, owner, lease_ms } => {
+            args.text(group.as_str()).text(owner.as_str()).number(lease_ms);
+        }
+        Verb::LeaseRenew { group, lease } => {
+            args.text(group.as_str()).lease(lease);
+        }
+        Verb::GroupClaim { group, lease, consumer, idle_ms, from, events_max } => {
+            args.text(group.as_str()).lease(lease).text(consumer.as_str());
+            args.number(idle_ms).number(from).number(events_max);
+        }
+        Verb::GroupSweep { group, lease, grace_ms } => {
+            args.text(group.as_str()).lease(lease).number(grace_ms);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+-- key, name, topic, payload, digest, most records, most dropped
+local key = ARGV[ARG + 1]
+local event = {name = ARGV[ARG + 2], topic = ARGV[ARG + 3], payload = ARGV[ARG + 4], digest = ARGV[ARG + 5]}
+local most, dropped = tonumber(ARGV[ARG + 6]), tonumber(ARGV[ARG + 7])
+local plan, no = S.bind()
+if not plan then return no end
+no = S.once_fault(plan)
+if no then return no end
+S.once_begin(plan)
+local id
+id, no = S.once_find(plan, key, event)
+if no then return no end
+if id then
+  S.commit(plan)
+  S.once_end(plan, false, touch)
+  return done(plan, id, '0')
+end
+no = position_fault(plan) or S.once_room(plan, most, dropped)
+if no then return no end
+S.commit(plan)
+id = append(plan, event)
+S.once_put(plan, key, event, id, dropped)
+S.once_end(plan, true, touch)
+return done(plan, id, '1')

@@ -1,0 +1,89 @@
+-- What every operation begins with: one reading of the clock, the arguments of the asker, and which
+-- generation the step is done on. The layout's file, which follows, brings `S`, the storage.
+
+local clock = redis.call('TIME')
+local US = clock[1] .. string.format('%06d', tonumber(clock[2]))
+local MS = string.sub(US, 1, -4)
+local NOW = tonumber(MS)
+
+local A = {
+  where = ARGV[1], bound = ARGV[2], nonce = ARGV[3], bound_contract = ARGV[4], wanted = ARGV[5],
+  explicit = ARGV[6] == '1', fresh = ARGV[7], ended = ARGV[8] == '1', creates = ARGV[9] == '1',
+  restores = ARGV[10] == '1', check_contract = ARGV[11] == '1', check_clock = ARGV[12] == '1',
+  wanted_first = ARGV[13] == '1', destroys = ARGV[14] == '1',
+}
+local ARG = 14
+-- The most IDs for one command: Lua's stack ends near 8000.
+local CHUNK = 1000
+
+local function refuse(text) return {'no', US, text} end
+
+local function decimal_less(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+
+local function id_less(a, b)
+  local am, as = string.match(a, '^(%d+)-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)-(%d+)$')
+  if am ~= bm then return decimal_less(am, bm) end
+  return decimal_less(as, bs)
+end
+
+local function text_of(number) return string.format('%.0f', number) end
+
+-- The decimal after this one, digit by digit: a Lua number rounds above 2^53.
+local function next_of(text)
+  local at = #text
+  while at > 0 and string.sub(text, at, at) == '9' do at = at - 1 end
+  local zeros = string.rep('0', #text - at)
+  if at == 0 then return '1' .. zeros end
+  return string.sub(text, 1, at - 1) .. string.char(string.byte(text, at) + 1) .. zeros
+end
+
+local function is_decimal(text)
+  return text == '0' or string.match(text, '^[1-9]%d*$') ~= nil
+end
+
+-- A contract taken apart; nil when it is not canonical.
+local function contract(text)
+  local version, max, mode, value, sliding, rest =
+    string.match(text, '^v=(%d+)|max=(%d+)|mode=(%a+)|value=(%d+)|sliding=(%a+)(.*)$')
+  if not version or version ~= S_VERSION or not is_decimal(max) or not is_decimal(value) then return nil end
+  if sliding ~= 'true' and sliding ~= 'false' then return nil end
+  local C = {text = text, max = max, mode = mode, value = tonumber(value), sliding = sliding == 'true'}
+  if mode == 'none' then
+    if value ~= '0' or C.sliding then return nil end
+  elseif mode == 'deadline' then
+    if C.sliding then return nil end
+    C.deadline = value
+  elseif mode ~= 'ttl' or value == '0' then
+    return nil
+  end
+  if S_VERSION == '1' then
+    C.once = tonumber(string.match(rest, '^|once=(%d+)$'))
+    if not C.once then return nil end
+  elseif rest ~= '' then
+    return nil
+  end
+  return C
+end
+
+local function elapsed(C)
+  if C and C.deadline and NOW >= tonumber(C.deadline) then
+    return refuse('DEADLINEELAPSED ' .. C.deadline .. ' ' .. MS)
+  end
+end
+
+local function done(plan, ...)
+  return {'ok', US, plan.generation, plan.nonce or '', plan.C and plan.C.text or '', ...}
+end
+
+local function exists(key) return redis.call('EXISTS', key) == 1 end
+
+-- Entries as flat as they are: ID, then the list of fields.
+local function in_chunks(first, last, each)
+  for from = first, last, CHUNK do
+    each(from, math.min(from + CHUNK - 1, last))
+  end
+end

@@ -1,0 +1,7 @@
+-- after, at most
+local plan, no = S.bind()
+if not plan then return no end
+S.commit(plan)
+local after, most = ARGV[ARG + 1], ARGV[ARG + 2]
+if after == LAST .. '-' .. LAST then return done(plan, {}) end
+return done(plan, redis.call('XRANGE', plan.keys.log, '(' .. after, '+', 'COUNT', most))

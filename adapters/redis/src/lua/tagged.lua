@@ -1,0 +1,263 @@
+-- The Tagged layout: six keys of one stream in one slot, all of them declared. KEYS: the lifecycle
+-- record, then five keys of the generation that the asker supposes, then five of the one after it.
+
+local S = {}
+
+function S.keys(generation)
+  local offset
+  if generation == A.where then
+    offset = 1
+  elseif generation == next_of(A.where) then
+    offset = 6
+  else
+    return nil
+  end
+  return {
+    log = KEYS[offset + 1], once = KEYS[offset + 2], at = KEYS[offset + 3], groups = KEYS[offset + 4],
+    dead = KEYS[offset + 5],
+  }
+end
+
+local life_key = KEYS[1]
+
+local function read_life()
+  local fields = redis.call('HMGET', life_key, 'state', 'generation', 'nonce', 'contract')
+  if not fields[2] then return nil end
+  return {state = fields[1], generation = fields[2], nonce = fields[3], contract = fields[4]}
+end
+
+local function plan_for(generation, nonce, text, write)
+  local C = contract(text or '')
+  if not C then return nil, refuse('STREAMRETENTIONINVALID ' .. (text or '')) end
+  local keys = S.keys(generation)
+  -- Not a refusal: the asker supposed another generation, and asks again with its keys.
+  if not keys then return nil, {'moved', US, generation} end
+  return {generation = generation, nonce = nonce, keys = keys, C = C, write = write}
+end
+
+local function follow(L)
+  if not L then return nil, refuse('STREAMLOST') end
+  if L.generation == A.bound then
+    if L.nonce ~= A.nonce then return nil, refuse('STREAMLOST ' .. L.generation) end
+    if L.state ~= 'active' and not A.destroys then return nil, refuse('STREAMDESTROYED ' .. L.generation) end
+    return plan_for(L.generation, L.nonce, L.contract, 'none')
+  end
+  if decimal_less(A.bound, L.generation) then return nil, refuse('STREAMDESTROYED ' .. L.generation) end
+  return nil, refuse('STREAMLOST ' .. L.generation)
+end
+
+local function find(L)
+  if A.creates and A.wanted_first then
+    local late = elapsed(contract(A.wanted))
+    if late then return nil, late end
+  end
+  if not L then
+    if not A.creates then return nil, refuse('STREAMNOTFOUND') end
+    return plan_for('1', A.fresh, A.wanted, 'make')
+  end
+  if L.state ~= 'active' then
+    if not A.creates then return nil, refuse('STREAMDESTROYED ' .. L.generation) end
+    return plan_for(next_of(L.generation), A.fresh, A.wanted, 'make')
+  end
+  if A.explicit and L.contract ~= A.wanted then return nil, refuse('STREAMCONFIGMISMATCH') end
+  return plan_for(L.generation, L.nonce, L.contract, 'none')
+end
+
+function S.bind()
+  local L = read_life()
+  local plan, no
+  if A.bound ~= '' then plan, no = follow(L) else plan, no = find(L) end
+  if not plan then return nil, no end
+  plan.life = L or {}
+  if A.check_clock then
+    local late = elapsed(plan.C)
+    if late then return nil, late end
+  end
+  return plan
+end
+
+function S.drop(plan)
+  local K = plan.keys
+  redis.call('UNLINK', K.log, K.once, K.at, K.groups, K.dead)
+end
+
+function S.commit(plan)
+  if plan.write == 'none' then return end
+  S.drop(plan)
+  redis.call('HSET', life_key, 'state', 'active', 'generation', plan.generation, 'nonce', plan.nonce,
+    'contract', plan.C.text)
+  plan.write = 'none'
+end
+
+function S.destroy(plan)
+  redis.call('HSET', life_key, 'state', 'destroyed')
+  S.drop(plan)
+end
+
+-- Records have a window of their own, and groups no end but the deadline.
+function S.follow() end
+
+function S.added() end
+
+local function kept(plan)
+  if plan.C.deadline then redis.call('PEXPIREAT', plan.keys.groups, plan.C.deadline) end
+end
+
+local function get(plan, what, group) return redis.call('HGET', plan.keys.groups, what .. ':' .. group) or nil end
+
+local function put(plan, what, group, value)
+  redis.call('HSET', plan.keys.groups, what .. ':' .. group, value)
+  kept(plan)
+end
+
+function S.cursor(plan, group) return get(plan, 'cursor', group) end
+
+-- The cursor of a group never falls.
+function S.set_cursor(plan, group, id)
+  local stored = get(plan, 'cursor', group)
+  if stored and id_less(id, stored) then return stored end
+  put(plan, 'cursor', group, id)
+  return id
+end
+
+function S.highest_cursor(plan)
+  local highest = '0-0'
+  local all = redis.call('HGETALL', plan.keys.groups)
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, 7) == 'cursor:' and id_less(highest, all[i + 1]) then highest = all[i + 1] end
+  end
+  return highest
+end
+
+-- Written down with every read: no walk over all groups is needed to settle.
+function S.delivered(plan, group) return get(plan, 'read', group) or '0-0' end
+
+function S.was_read(plan, group, id) put(plan, 'read', group, id) end
+
+function S.group_fits(plan, group, values)
+  local stored = get(plan, 'contract', group)
+  return not stored or stored == cjson.encode(values)
+end
+
+function S.put_group(plan, group, values) put(plan, 'contract', group, cjson.encode(values)) end
+
+function S.lease(plan, group)
+  local lease = get(plan, 'lease', group)
+  if not lease then return nil end
+  local till, owner = string.match(lease, '^(%d+) (.*)$')
+  return {owner = owner, till = till, fence = get(plan, 'fence', group)}
+end
+
+function S.raise_fence(plan, group)
+  redis.call('HINCRBY', plan.keys.groups, 'fence:' .. group, 1)
+  return get(plan, 'fence', group)
+end
+
+function S.put_lease(plan, group, owner, till) put(plan, 'lease', group, till .. ' ' .. owner) end
+
+-- One packed field: pairs of name and microseconds, in the order they came.
+local function members(plan, group)
+  local text = get(plan, 'members', group)
+  if not text then return {} end
+  local fine, list = pcall(cjson.decode, text)
+  if not fine or type(list) ~= 'table' then return nil end
+  return list
+end
+
+local function put_members(plan, group, list)
+  if #list == 0 then
+    redis.call('HDEL', plan.keys.groups, 'members:' .. group)
+  else
+    put(plan, 'members', group, cjson.encode(list))
+  end
+end
+
+function S.members_fault(plan, group)
+  if not members(plan, group) then return refuse('SINKMEMBERSHIPINVALID') end
+end
+
+function S.has_room(plan, group, consumer, most)
+  local list = members(plan, group)
+  for _, member in ipairs(list) do if member[1] == consumer then return nil end end
+  if #list >= most then return refuse('SINKFULL') end
+end
+
+function S.say_alive(plan, group, consumer)
+  local list, is_member = members(plan, group), false
+  for _, member in ipairs(list) do
+    if member[1] == consumer then
+      is_member = true
+      member[2] = US
+    end
+  end
+  if not is_member then list[#list + 1] = {consumer, US} end
+  put_members(plan, group, list)
+end
+
+function S.forget(plan, group, consumer)
+  local rest, found = {}, false
+  for _, member in ipairs(members(plan, group) or {}) do
+    if member[1] == consumer then found = true else rest[#rest + 1] = member end
+  end
+  if found then put_members(plan, group, rest) end
+end
+
+function S.everybody(plan, group)
+  local all = {}
+  for _, member in ipairs(members(plan, group) or {}) do all[member[1]] = {us = tonumber(member[2])} end
+  return all
+end
+
+function S.once_fault() end
+
+function S.once_begin(plan)
+  local at = NOW + plan.C.once
+  if plan.C.deadline then at = math.min(at, tonumber(plan.C.deadline)) end
+  plan.instant = text_of(at)
+end
+
+function S.once_find(plan, key, event)
+  if plan.write == 'make' then return false end
+  local record = redis.call('HGET', plan.keys.once, key)
+  if not record then return false end
+  local at = redis.call('ZSCORE', plan.keys.at, key)
+  if at and NOW > tonumber(at) then return false end
+  local id, digest = string.match(record, '^(%d+%-%d+) (.*)$')
+  if not id then return nil, refuse('IDEMPOTENCYINVALID') end
+  if digest ~= event.digest then return nil, refuse('IDEMPOTENCYCONFLICT') end
+  return id
+end
+
+local function expired(plan, most)
+  return redis.call('ZRANGEBYSCORE', plan.keys.at, '-inf', '(' .. MS, 'LIMIT', 0, most)
+end
+
+-- A record is never pushed out inside its window.
+function S.once_room(plan, most, dropped)
+  if plan.write == 'make' then return end
+  local count = redis.call('HLEN', plan.keys.once)
+  if count < most or count - #expired(plan, dropped) < most then return end
+  local oldest = redis.call('ZRANGE', plan.keys.at, 0, 0, 'WITHSCORES')
+  return refuse('IDEMPOTENCYFULL ' .. text_of(tonumber(oldest[2] or '0')))
+end
+
+function S.once_put(plan, key, event, id, dropped)
+  local K = plan.keys
+  local past = expired(plan, dropped)
+  if #past > 0 then
+    redis.call('HDEL', K.once, unpack(past))
+    redis.call('ZREM', K.at, unpack(past))
+  end
+  redis.call('ZADD', K.at, plan.instant, key)
+  -- Written last: what is told of an event must be true of the log.
+  redis.call('HSET', K.once, key, id .. ' ' .. event.digest)
+end
+
+function S.once_end(plan, published, touch)
+  if not published then return end
+  local K = plan.keys
+  for _, key in ipairs({K.once, K.at}) do
+    if redis.call('PEXPIRETIME', key) < tonumber(plan.instant) then redis.call('PEXPIREAT', key, plan.instant) end
+  end
+  touch(plan)
+end

@@ -1,0 +1,97 @@
+//! The scripts: one file for each operation, put behind what the layout brings.
+
+use redis::Script;
+use strandline_core::stream::{Layout, Verb};
+
+const COMMON: &str = include_str!("lua/common.lua");
+const PULSE: &str = include_str!("lua/pulse.lua");
+const TAGGED: &str = include_str!("lua/tagged.lua");
+const EFFECTS: &str = include_str!("lua/effects.lua");
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        /// Which script does an operation.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub(crate) enum Name { $($name),* }
+
+        const ALL: &[(Name, &str)] = &[$((Name::$name, include_str!(concat!("lua/", $file, ".lua")))),*];
+    };
+}
+
+scripts! {
+    Open = "open",
+    Attend = "attend",
+    Add = "add",
+    AddOnce = "add_once",
+    Remove = "remove",
+    Snapshot = "snapshot",
+    Destroy = "destroy",
+    Read = "read",
+    Replay = "replay",
+    GroupOpen = "group_open",
+    GroupRead = "group_read",
+    GroupAck = "group_ack",
+    GroupRegister = "group_register",
+    GroupKeepAlive = "group_keep_alive",
+    GroupDetach = "group_detach",
+    LeaseAcquire = "lease_acquire",
+    LeaseRenew = "lease_renew",
+    GroupClaim = "group_claim",
+    GroupSweep = "group_sweep",
+}
+
+impl Name {
+    pub(crate) const fn of(verb: &Verb) -> Self {
+        match verb {
+            Verb::Open => Self::Open,
+            Verb::Attend => Self::Attend,
+            Verb::Add { .. } => Self::Add,
+            Verb::AddOnce { .. } => Self::AddOnce,
+            Verb::Remove { .. } => Self::Remove,
+            Verb::Snapshot => Self::Snapshot,
+            Verb::Destroy => Self::Destroy,
+            Verb::Read { .. } => Self::Read,
+            Verb::Replay { .. } => Self::Replay,
+            Verb::GroupOpen { .. } => Self::GroupOpen,
+            Verb::GroupRead { .. } => Self::GroupRead,
+            Verb::GroupAck { .. } => Self::GroupAck,
+            Verb::GroupRegister { .. } => Self::GroupRegister,
+            Verb::GroupKeepAlive { .. } => Self::GroupKeepAlive,
+            Verb::GroupDetach { .. } => Self::GroupDetach,
+            Verb::LeaseAcquire { .. } => Self::LeaseAcquire,
+            Verb::LeaseRenew { .. } => Self::LeaseRenew,
+            Verb::GroupClaim { .. } => Self::GroupClaim,
+            Verb::GroupSweep { .. } => Self::GroupSweep,
+        }
+    }
+}
+
+/// All scripts of one layout, with their hashes.
+#[derive(Debug)]
+pub(crate) struct Scripts(Vec<Compiled>);
+
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) text: String,
+    pub(crate) hash: String,
+}
+
+impl Scripts {
+    pub(crate) fn new(layout: Layout) -> Self {
+        let (version, brings) = match layout {
+            Layout::Pulse => ('2', PULSE),
+            Layout::Tagged => ('1', TAGGED),
+        };
+        let compiled = ALL.iter().enumerate().map(|(at, (name, body))| {
+            assert_eq!(*name as usize, at, "scripts stand in the order of their names");
+            let text = format!("local S_VERSION = '{version}'\n{COMMON}\n{brings}\n{EFFECTS}\n{body}");
+            let hash = Script::new(&text).get_hash().to_string();
+            Compiled { text, hash }
+        });
+        Self(compiled.collect())
+    }
+
+    pub(crate) fn get(&self, name: Name) -> &Compiled {
+        &self.0[name as usize]
+    }
+}
