@@ -8,7 +8,7 @@ use strandline_core::lifecycle::api::PeerFaultKind;
 use strandline_core::record::{State, Version};
 use strandline_core::wire::capability::Capability;
 use strandline_core::wire::message::Message;
-use strandline_core::wire::own::{Acknowledgement, OwnMessage};
+use strandline_core::wire::own::{Acknowledgement, DigestAt, OwnMessage};
 use strandline_core::wire::repair::Batch;
 
 fn at(sequence: u64) -> Version {
@@ -131,6 +131,14 @@ fn what_another_link_brought_is_left_out_of_a_batch() {
     other.send(&mut cluster, &batch(0, 3));
     peer.send(&mut cluster, &batch(0, 5));
     peer.send(&mut cluster, &batch(5, 7));
+    let heard = peer.settled(&mut cluster);
+    let vouched = heard.iter().find_map(|message| match message {
+        Message::Own(OwnMessage::Digest(at)) => Some(*at),
+        _ => None,
+    });
+    let vouched = vouched.expect("what another link brought is vouched for");
+    assert_eq!((vouched.version, cluster.replica(b).status().tail), (at(3), at(3)), "the rest waits");
+    peer.send_own(&mut cluster, OwnMessage::Digest(vouched));
     let heard = acks(&peer.settled(&mut cluster));
     assert_eq!((heard.last(), peer.fault(&mut cluster)), (Some(&at(7)), None));
     assert_eq!(cluster.replica(b).status().tail, at(7));
@@ -150,6 +158,13 @@ fn another_history_in_a_batch_that_overlaps_is_told_apart() {
         record("x", State::Deleted, 9),
     ];
     peer.send(&mut cluster, &Message::Batch(Batch { from: Version::ZERO, to: at(9), more: false, records }));
+    let heard = peer.settled(&mut cluster);
+    let vouched = heard.iter().find_map(|message| match message {
+        Message::Own(OwnMessage::Digest(at)) => Some(at.version),
+        _ => None,
+    });
+    assert_eq!(vouched, Some(at(3)));
+    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(3), digest: None }));
     let _ = peer.settled(&mut cluster);
     assert_eq!(peer.status(&mut cluster).state, "stopped");
 }

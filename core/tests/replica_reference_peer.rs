@@ -201,7 +201,8 @@ fn ack_between_floor_and_tail_that_is_not_ours() {
 fn acks_while_a_snapshot_frame_is_read_read_it_once() {
     let (mut cluster, a) = compacted(small_config());
     let mut peer = source(&mut cluster, a);
-    for _ in 0..100 {
+    // Fewer than end repair for want of progress.
+    for _ in 0..5 {
         peer.ack(&mut cluster, Version::ZERO);
     }
     cluster.drain(a);

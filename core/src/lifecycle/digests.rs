@@ -20,6 +20,8 @@ pub(super) enum DigestFor {
     Standing(Standing),
     /// To compare with what the peer says of itself there.
     Compare([u8; 32]),
+    /// The same, when the peer was not asked: it waits for our word.
+    Confirm([u8; 32]),
     /// To tell the peer, which asked.
     Answer,
     /// To vouch for an acknowledgement of records that this link did not bring.
@@ -72,7 +74,7 @@ impl Digests {
 
     /// Whether something the peer vouched for is being compared.
     pub(super) fn compares(&self) -> bool {
-        self.any(|purpose| matches!(purpose, DigestFor::Compare(_)))
+        self.any(|purpose| matches!(purpose, DigestFor::Compare(_) | DigestFor::Confirm(_)))
     }
 
     /// Gives up what repair wanted; the peer's questions are still answered.
@@ -151,6 +153,7 @@ impl Session {
         match job.purpose {
             DigestFor::Standing(theirs) => self.standing_digested(shared, &theirs, digest),
             DigestFor::Compare(theirs) => self.compared(shared, job.version, digest, theirs),
+            DigestFor::Confirm(theirs) => self.confirmed(shared, job.version, digest, theirs),
             DigestFor::Answer => self.tell_digest(shared, job.version, digest),
             DigestFor::Vouch(answered) => self.vouched(shared, job.version, answered, digest),
             DigestFor::Part(theirs) => self.part_step(shared, job.version, digest, Some(theirs)),

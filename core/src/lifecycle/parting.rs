@@ -125,5 +125,6 @@ impl Session {
         self.evidence.search = None;
         self.evidence.held.clear();
         self.evidence.asked = None;
+        self.evidence.confirming.clear();
     }
 }

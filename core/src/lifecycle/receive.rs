@@ -39,8 +39,6 @@ pub(super) struct Held {
     pub(super) missing: BTreeSet<BlobKey>,
     /// Its blobs that the peer does not have either.
     pub(super) absent: BTreeSet<BlobKey>,
-    /// Whether another link brought its beginning.
-    pub(super) by: By,
     /// Since when its blobs are waited for.
     pub(super) since: Instant,
     /// The verdict before it was said that its blobs do not come.
@@ -98,6 +96,12 @@ impl Arrivals {
         self.open() == 0
     }
 
+    /// Whether records that another link brought are still to be vouched for: until the peer has
+    /// compared, nothing that it sent after them is taken.
+    fn unvouched(&self) -> bool {
+        self.vouching > 0 || self.applying.iter().any(|applying| applying.by == By::Another)
+    }
+
     /// The blobs that batches whose turn has not come name.
     pub(super) fn blobs(&self) -> impl Iterator<Item = BlobKey> {
         self.queued.iter().flat_map(|batch| batch.records.iter().filter_map(blob_of))
@@ -150,6 +154,7 @@ impl Session {
             && !self.comparing()
             && !shared.installing()
             && shared.fencing.is_none()
+            && !self.arrivals.unvouched()
         {
             if matches!(self.receive, Receive::Idle) {
                 let Some(batch) = self.arrivals.queued.pop_front() else { return };
@@ -158,7 +163,6 @@ impl Session {
                     blobs: Looked::No,
                     missing: BTreeSet::new(),
                     absent: BTreeSet::new(),
-                    by: By::This,
                     since: shared.now.mono,
                     before: None,
                 });
@@ -171,7 +175,7 @@ impl Session {
     }
 
     fn advance_held(&mut self, shared: &mut Shared) {
-        let Receive::Held(Held { batch, blobs, missing, absent, by, .. }) = &mut self.receive else { return };
+        let Receive::Held(Held { batch, blobs, missing, absent, .. }) = &mut self.receive else { return };
         if let Some(at) = contradiction(shared, &batch.records) {
             let verdict =
                 super::judging::diverged(super::api::PairReason::OtherHistory, at, shared.submitted);
@@ -185,6 +189,13 @@ impl Session {
             Delivery::Gap if batch.from < shared.submitted && self.peer.window => {
                 // More may be on its way behind it: what another link brought meanwhile is left out.
                 let ours = shared.submitted;
+                if shared.opaque.chained && self.evidence.agreed < ours {
+                    // The peer must have compared what another link brought before we take the rest.
+                    if shared.history.tail() == ours {
+                        self.vouch(shared, ours, Answered::Batch);
+                    }
+                    return;
+                }
                 if !batch.records.iter().any(|record| record.version == ours) {
                     let verdict =
                         super::judging::diverged(super::api::PairReason::OtherHistory, batch.to, ours);
@@ -192,7 +203,6 @@ impl Session {
                 }
                 batch.records.retain(|record| record.version > ours);
                 batch.from = ours;
-                *by = By::Another;
                 *blobs = Looked::No;
                 missing.clear();
                 absent.clear();
@@ -285,10 +295,10 @@ impl Session {
         let to = held.batch.to;
         match shared.submit_records(&held.batch.records, &held.absent) {
             Ok(upto) => {
-                let (before, by) = (held.before.take(), held.by);
+                let before = held.before.take();
                 self.acked = self.acked.max(to);
                 self.receive = Receive::Idle;
-                self.arrivals.applying.push_back(Applying { upto, to, by });
+                self.arrivals.applying.push_back(Applying { upto, to, by: By::This });
                 if let Some(verdict) = before.flatten() {
                     self.give_verdict(shared, verdict);
                 }

@@ -34,9 +34,11 @@ pub(super) struct Evidence {
     /// Up to here the peer's history was found to be ours, by digest or by what it took from here.
     pub(super) agreed: Version,
     /// What the peer acknowledged last.
-    last_ack: Version,
+    last_ack: Option<Version>,
     /// The version whose digest the peer was asked for, to judge an acknowledgement.
     pub(super) asked: Option<Version>,
+    /// What we vouched for and the peer has not confirmed; more of its records wait for that.
+    pub(super) confirming: VecDeque<Version>,
     /// Acknowledgements that wait for a comparison.
     pub(super) held: VecDeque<Version>,
     /// Questions the peer has asked.
@@ -146,7 +148,7 @@ impl Session {
 
     /// Whether what the peer says of itself is being compared: what it sends meanwhile waits.
     pub(super) fn comparing(&self) -> bool {
-        self.digests.compares() || self.evidence.asked.is_some()
+        self.digests.compares() || self.evidence.asked.is_some() || !self.evidence.confirming.is_empty()
     }
 
     /// The peer asks for the digest of our history.
@@ -182,7 +184,9 @@ impl Session {
         if self.too_early(shared, "a digest") {
             return;
         }
-        self.evidence.asked.take_if(|asked| *asked == at.version);
+        let asked = self.evidence.asked.take_if(|asked| *asked == at.version).is_some();
+        let vouched = self.evidence.confirming.iter().position(|version| *version == at.version);
+        let answer = asked || vouched.and_then(|at| self.evidence.confirming.remove(at)).is_some();
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
         let within = at.version >= floor && at.version <= tail;
         if within && shared.opaque.chained && !shared.history.contains(at.version) {
@@ -190,14 +194,35 @@ impl Session {
             return self.part(shared, found);
         }
         match at.digest {
-            Some(theirs) if within => self.want_digest(shared, at.version, DigestFor::Compare(theirs)),
+            Some(theirs) if within => {
+                let purpose = if answer { DigestFor::Compare(theirs) } else { DigestFor::Confirm(theirs) };
+                self.want_digest(shared, at.version, purpose);
+            }
             // It cannot tell, or we cannot: by version only.
             Some(_) | None => {
                 self.evidence.agree(at.version);
+                if !answer && self.peer.window {
+                    self.tell_digest(shared, at.version, None);
+                }
                 self.release_acks(shared);
                 self.retry(shared);
             }
         }
+    }
+
+    /// As [`Session::compared`], for evidence that came unasked. A peer that has more of ours on its way
+    /// waits for our word before it takes that: it follows only if histories are the same.
+    pub(super) fn confirmed(
+        &mut self,
+        shared: &mut Shared,
+        version: Version,
+        ours: Option<[u8; 32]>,
+        theirs: [u8; 32],
+    ) {
+        if self.peer.window && ours.is_none_or(|ours| ours == theirs) {
+            self.tell_digest(shared, version, ours);
+        }
+        self.compared(shared, version, ours, theirs);
     }
 
     /// Our digest where the peer vouched for its own.
@@ -249,6 +274,14 @@ impl Session {
             Answered::Snapshot => {}
         }
         self.tell_digest(shared, version, digest);
+        if self.peer.window {
+            // More may be on its way that was sent before the peer could compare: that waits.
+            if self.evidence.confirming.len() >= SENT_MAX {
+                let found = alloc::format!("{} without one", SENT_MAX + 1);
+                return self.fault(shared, PeerFaultKind::Limit, "a word on what was vouched for", found);
+            }
+            self.evidence.confirming.push_back(version);
+        }
         self.send_ack(shared, version);
         self.acknowledge_durable(shared);
         self.retry(shared);
@@ -259,7 +292,8 @@ impl Session {
     pub(super) fn ack_progress(&mut self, shared: &mut Shared, version: Version) -> bool {
         self.evidence.sent.retain(|sent| *sent > version);
         self.evidence.agree(version);
-        if version > core::mem::replace(&mut self.evidence.last_ack, version) {
+        // The first one says where the peer stands: nothing could bring progress before it.
+        if self.evidence.last_ack.replace(version).is_none_or(|last| version > last) {
             self.evidence.stalled = 0;
             return true;
         }

@@ -232,6 +232,7 @@ impl Peer {
             | OwnMessage::SnapshotChunk(_)
             | OwnMessage::BlobRange(_)
             | OwnMessage::BlobAbsent { .. }
+            | OwnMessage::Ack(_)
             | OwnMessage::Stop(_) => None,
         }
     }
