@@ -1,0 +1,200 @@
+//! A hub at its inputs: what the table cannot show.
+#![cfg(feature = "coverage")]
+
+use strandline_core::coverage::{
+    Claim, Command, From, Hub, HubConfig, Item, Mark, Message, Position, Publish, Reason, Standing,
+    Subscribe, SubscriberId, SubscriptionId, TopicName, Upstream,
+};
+use strandline_core::id::{Incarnation, Run};
+use strandline_core::machine::Machine;
+use strandline_core::seed::Seed;
+use strandline_core::time::{Instant, Now, WallTime};
+
+const SPACE: Incarnation = Incarnation { counter: 1, nonce: [3; 8] };
+
+fn now(ms: u64) -> Now {
+    Now { mono: Instant::default().after_ms(ms), wall: WallTime(ms) }
+}
+
+fn mark(position: u64) -> Mark {
+    Mark { incarnation: SPACE, position: Position::sequence(position) }
+}
+
+fn topic() -> TopicName {
+    TopicName::parse("t").unwrap()
+}
+
+fn message(position: u64) -> Message {
+    Message { mark: mark(position), at: WallTime(0), kind: "".into(), payload: b"x"[..].into() }
+}
+
+struct Bench {
+    hub: Hub,
+    channel: SubscriptionId,
+    minted: u64,
+    history: Vec<Message>,
+}
+
+impl Bench {
+    /// A hub over a server, subscribed to the topic with nothing minted.
+    fn new(history: Vec<Message>) -> Self {
+        let config = HubConfig { history: !history.is_empty(), ..HubConfig::broker() };
+        let mut hub = Hub::new(config, Run(1), Seed::new([1; 32]), now(0));
+        hub.handle_watch(now(0), &topic()).unwrap();
+        let Some(Command::Subscribe { id, .. }) = hub.poll_command() else { panic!("a subscription") };
+        let mut bench = Self { hub, channel: id, minted: 0, history };
+        bench.input(Upstream::Confirmed);
+        bench
+    }
+
+    fn input(&mut self, input: Upstream) {
+        self.hub.handle_upstream(now(1), self.channel, input);
+        self.answer();
+    }
+
+    fn deliver(&mut self, position: u64) {
+        self.minted = self.minted.max(position);
+        self.input(Upstream::Message(message(position)));
+    }
+
+    fn answer(&mut self) {
+        while let Some(command) = self.hub.poll_command() {
+            match command {
+                Command::Position { ticket, .. } => {
+                    let minted = Position::sequence(self.minted);
+                    let standing = Standing::At { incarnation: SPACE, minted };
+                    self.hub.handle_completion(now(1), ticket.complete(Ok(standing)));
+                }
+                Command::History { ticket, after, .. } => {
+                    let held = self.history.iter().filter(|m| m.mark > after).cloned().collect();
+                    self.hub.handle_completion(now(1), ticket.complete(Ok(held)));
+                }
+                Command::Subscribe { .. } | Command::Unsubscribe { .. } | Command::Publish { .. } => {}
+            }
+        }
+    }
+
+    fn subscribe(&mut self, from: From) -> SubscriberId {
+        let id = self.hub.handle_subscribe(now(1), &topic(), Subscribe::new(from)).unwrap();
+        self.answer();
+        id
+    }
+
+    /// Letters and positions of what a subscriber is given.
+    fn told(&mut self, id: SubscriberId) -> Vec<(char, u64)> {
+        let at = |mark: Mark| mark.position.as_sequence().unwrap();
+        std::iter::from_fn(|| self.hub.poll_item(id))
+            .map(|item| match item {
+                Item::Opened(opened) => ('o', opened.through.map_or(0, at)),
+                Item::Event { entry, .. } => ('e', at(entry.mark)),
+                Item::Gap { through, .. } => ('g', through.as_sequence().unwrap()),
+                Item::Stale { .. } => ('!', 0),
+                Item::SyncRequired { at: position, .. } => ('s', at(position)),
+                Item::Closed => ('c', 0),
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_hole_at_the_end_of_what_is_held_is_told_to_who_asks_for_all() {
+    let mut bench = Bench::new(Vec::new());
+    bench.deliver(1);
+    bench.deliver(2);
+    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(4) });
+    let all = bench.subscribe(From::Earliest);
+    assert_eq!(bench.told(all), [('o', 0), ('e', 1), ('e', 2), ('s', 4)]);
+    bench.deliver(5);
+    assert_eq!(bench.told(all), [('e', 5)]);
+}
+
+#[test]
+fn a_hole_inside_what_is_held_is_told_in_its_place() {
+    let mut bench = Bench::new(Vec::new());
+    bench.deliver(1);
+    bench.deliver(3);
+    let all = bench.subscribe(From::Earliest);
+    assert_eq!(bench.told(all), [('o', 0), ('e', 1), ('s', 2), ('e', 3)]);
+}
+
+#[test]
+fn a_lost_connection_drops_what_is_held() {
+    let mut bench = Bench::new(Vec::new());
+    bench.deliver(1);
+    assert_eq!(bench.hub.held("t").count(), 1);
+    bench.input(Upstream::Lost);
+    assert_eq!(bench.hub.held("t").count(), 0);
+    assert!(!bench.hub.peek("t", Claim::Cursor(mark(1))).is_complete());
+}
+
+#[test]
+fn a_shared_history_fills_what_the_buffer_lacks_or_the_resume_is_refused() {
+    let mut bench = Bench::new((1..=3).map(message).collect());
+    bench.minted = 3;
+    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(3) });
+    bench.deliver(4);
+    let resumed = bench.subscribe(From::After(Claim::Cursor(mark(1))));
+    assert_eq!(bench.told(resumed), [('o', 4), ('e', 2), ('e', 3), ('e', 4)]);
+    bench.history.remove(1);
+    let refused = bench.subscribe(From::After(Claim::Cursor(mark(1))));
+    assert_eq!(bench.told(refused), [('s', 4)]);
+}
+
+#[test]
+fn two_events_at_one_position_end_the_space() {
+    let mut bench = Bench::new(Vec::new());
+    let live = bench.subscribe(From::Now);
+    bench.deliver(1);
+    assert_eq!(bench.told(live), [('o', 0), ('e', 1)]);
+    let other = Message { payload: b"another"[..].into(), ..message(1) };
+    bench.hub.handle_upstream(now(1), bench.channel, Upstream::Message(other));
+    let seen = loop {
+        match bench.hub.poll_command().expect("a run of the position script") {
+            Command::Position { seen, .. } => break seen,
+            Command::Subscribe { .. }
+            | Command::Unsubscribe { .. }
+            | Command::Publish { .. }
+            | Command::History { .. } => {}
+        }
+    };
+    assert_eq!(seen, Some(mark(u64::MAX)), "the space is spent whatever its state says");
+    assert_eq!(bench.told(live), [('!', 0)]);
+}
+
+#[test]
+fn what_an_ended_subscription_carries_is_ignored() {
+    let mut bench = Bench::new(Vec::new());
+    let old = bench.channel;
+    bench.input(Upstream::Lost);
+    bench.hub.handle_timeout(now(1_000));
+    let Some(Command::Subscribe { id, .. }) = bench.hub.poll_command() else { panic!("asked again") };
+    bench.channel = id;
+    bench.hub.handle_upstream(now(1_000), old, Upstream::Message(message(1)));
+    bench.input(Upstream::Message(message(1)));
+    assert_eq!(bench.hub.held("t").count(), 0, "not confirmed yet");
+    bench.input(Upstream::Confirmed);
+    bench.hub.handle_upstream(now(1_000), old, Upstream::Message(message(1)));
+    assert_eq!((bench.hub.held("t").count(), bench.hub.counters().ignored), (0, 3));
+}
+
+#[test]
+fn a_closed_hub_says_so() {
+    let mut hub = Hub::new(HubConfig::minted(), Run(1), Seed::new([1; 32]), now(0));
+    let live = hub.handle_subscribe(now(0), &topic(), Subscribe::new(From::Now)).unwrap();
+    hub.handle_close(now(0));
+    assert!(matches!(hub.poll_item(live), Some(Item::Opened(_))));
+    assert_eq!(hub.poll_item(live), Some(Item::Closed));
+    assert!(hub.handle_publish(now(0), &topic(), Publish::new(b"x")).is_err());
+    assert!(hub.handle_subscribe(now(0), &topic(), Subscribe::new(From::Now)).is_err());
+}
+
+#[test]
+fn an_unreachable_server_refuses_a_resume_and_the_stream_goes_on() {
+    let mut bench = Bench::new(Vec::new());
+    bench.deliver(1);
+    let wish = Subscribe::new(From::After(Claim::Cursor(mark(1))));
+    let id = bench.hub.handle_subscribe(now(1), &topic(), wish).unwrap();
+    bench.hub.handle_timeout(now(10_000));
+    let Some(Item::SyncRequired { reason, at }) = bench.hub.poll_item(id) else { panic!("refused") };
+    assert_eq!((reason, at), (Reason::Unreachable, mark(1)));
+}
