@@ -5,12 +5,13 @@ FMT_SECONDS      := 10
 LAYERS_SECONDS   := 30
 CLIPPY_SECONDS   := 120
 FEATURES_SECONDS := 60
-UNIT_SECONDS     := 240
+UNIT_SECONDS     := 320
 DOC_SECONDS      := 60
 NOSTD_SECONDS    := 30
 DENY_SECONDS     := 20
 SIM_SECONDS      ?= 150
 CRASH_SECONDS    := 60
+MODEL_SECONDS    ?= 60
 MUTANTS_APPLY_SECONDS := 10
 # `make test` in all: ten minutes.
 
@@ -23,6 +24,9 @@ FUZZ_SECONDS ?= 60
 
 # Seeds of the simulator.
 SEEDS ?= 2000
+
+# Bounds of the exhaustive model: small, or large.
+BOUNDS ?= small
 
 # The tree that `make demo` imports; empty: one that it makes itself.
 DIR ?=
@@ -38,11 +42,11 @@ CARGO_DENY   := $(or $(shell command -v cargo-deny 2>/dev/null),$(TOOLS)/bin/car
 CARGO_FUZZ   := $(or $(shell command -v cargo-fuzz 2>/dev/null),$(TOOLS)/bin/cargo-fuzz)
 
 # Workspaces of their own: each with its lock file.
-APART := tests/nostd fuzz
+APART := tests/nostd tests/shim fuzz
 # Journals of others, built only to be measured: nothing of theirs is shipped or licensed on.
 PEERS := benches/peers
 
-.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash \
+.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash model \
 	mutants mutants-apply
 .NOTPARALLEL:
 
@@ -53,11 +57,12 @@ help:
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)), with a nightly compiler'
 	@echo 'make sim     SEEDS ($(SEEDS)) seeds of the simulator, with how often each fault came'
 	@echo 'make crash   every script of the simulator, crashed before every effect'
+	@echo 'make model   two replicas, and everything that may happen within BOUNDS ($(BOUNDS), or large)'
 	@echo 'make mutants  puts each fault of tests/mutants back, and runs the test that must catch it'
 	@echo 'make soak    the slow checks'
 	@echo 'make lock    brings all lock files up to date with the manifests'
 
-TEST_PARTS := fmt mutants-apply layers clippy features unit sim crash doc nostd deny
+TEST_PARTS := fmt mutants-apply layers clippy features unit sim crash model doc nostd deny
 
 test: $(TEST_PARTS)
 
@@ -73,6 +78,8 @@ layers:
 
 clippy:
 	@$(PART) clippy $(CLIPPY_SECONDS) $(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@$(PART) 'clippy tests/shim' $(CLIPPY_SECONDS) $(CARGO) clippy --manifest-path tests/shim/Cargo.toml \
+		--target-dir target/shim --locked -- -D warnings
 
 # The core with each combination of its features.
 features:
@@ -101,6 +108,10 @@ sim:
 
 crash:
 	@$(PART) crash $(CRASH_SECONDS) $(CARGO) run --release --locked -p strandline-sim -- crash
+
+# All states within small bounds; a broken promise comes with the way to it.
+model:
+	@$(PART) model $(MODEL_SECONDS) $(CARGO) run --release --locked -p strandline-model -- $(BOUNDS)
 
 # Faults put back, each into a scratch copy below target/, where its test must fail.
 mutants:
@@ -132,6 +143,7 @@ fuzz: $(CARGO_FUZZ)
 # Tests look at STRANDLINE_SOAK and then take their long form.
 soak:
 	@$(MAKE) --no-print-directory sim SEEDS=100000 SIM_SECONDS=600
+	@$(MAKE) --no-print-directory model BOUNDS=large MODEL_SECONDS=1800
 	@STRANDLINE_SOAK=1 $(PART) soak $(SOAK_SECONDS) $(CARGO) test --release --workspace --locked -- --nocapture
 
 lock:

@@ -112,6 +112,19 @@ impl LogId {
     pub fn parse(text: &str) -> Option<Self> {
         unhex(text).map(Self)
     }
+
+    /// The ID space of the log's versions, as cursors name it: its first 12 bytes, as many as an
+    /// incarnation has.
+    #[must_use]
+    pub const fn id_space(self) -> [u8; 12] {
+        let mut space = [0; 12];
+        let mut at = 0;
+        while at < space.len() {
+            space[at] = self.0[at];
+            at += 1;
+        }
+        space
+    }
 }
 
 impl fmt::Display for LogId {

@@ -28,8 +28,10 @@ pub mod wire;
 #[cfg(feature = "lifecycle")]
 pub mod lifecycle;
 
-#[cfg(feature = "lifecycle")]
+#[cfg(any(feature = "lifecycle", feature = "coverage"))]
 pub mod compat;
 
+#[cfg(feature = "coverage")]
+pub mod coverage;
 #[cfg(feature = "streams")]
 pub mod stream;

@@ -148,6 +148,11 @@ impl<P, C, E> Out<P, C, E> {
         self.commands.push_back(make(ticket).into());
     }
 
+    /// Queues a command whose answers do not come as a completion.
+    pub fn push(&mut self, command: impl Into<C>) {
+        self.commands.push_back(command.into());
+    }
+
     /// Queues an event.
     pub fn event(&mut self, event: impl Into<E>) {
         self.events.push_back(event.into());

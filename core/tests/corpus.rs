@@ -6,29 +6,46 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "common/blobs.rs"]
+#[allow(dead_code, reason = "other test binaries use other parts of it")]
+mod blobs;
 #[path = "../../fuzz/src/checkpoint.rs"]
 mod checkpoint;
+#[path = "common/disk.rs"]
+#[allow(dead_code, reason = "other test binaries use other parts of it")]
+mod disk;
 #[path = "../../fuzz/src/frames.rs"]
 mod frames;
 #[path = "../../fuzz/src/handshake.rs"]
 mod handshake;
+#[path = "../../fuzz/src/input.rs"]
+mod input;
 #[path = "../../fuzz/src/journal.rs"]
 mod journal;
+#[path = "../../fuzz/src/journal_log.rs"]
+mod journal_log;
 #[path = "../../fuzz/src/messages.rs"]
 mod messages;
 #[path = "../../fuzz/src/records.rs"]
 mod records;
+#[path = "../../fuzz/src/recovery.rs"]
+mod recovery;
+#[path = "../../fuzz/src/replica/mod.rs"]
+mod replica;
 
 /// A target and what it checks; `true` if the input was accepted.
 type Target = (&'static str, fn(&[u8]) -> bool);
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 9] = [
     ("checkpoint", checkpoint::check),
     ("frames", frames::check),
     ("handshake", handshake::check),
     ("journal", journal::check),
+    ("journal_log", journal_log::check),
     ("messages", messages::check),
     ("records", records::check),
+    ("recovery", recovery::check),
+    ("replica", replica::check),
 ];
 
 fn fuzz_dir() -> PathBuf {
@@ -63,4 +80,34 @@ fn every_fuzz_target_is_replayed() {
         .collect();
     assert_eq!(replayed, targets);
     assert_eq!(replayed, names(&fuzz_dir().join("corpus")));
+}
+
+/// Targets whose bytes are operations: any bytes are an input, so numbers make inputs, too.
+const OPERATIONS: [Target; 3] =
+    [("journal_log", journal_log::check), ("recovery", recovery::check), ("replica", replica::check)];
+
+#[test]
+fn operations_from_numbers_keep_the_promises() {
+    let soak = std::env::var_os("STRANDLINE_SOAK").is_some();
+    for (target, check) in OPERATIONS {
+        let mut accepted = 0;
+        for seed in 0..if soak { 200_000 } else { 2_000 } {
+            accepted += u32::from(check(&input_of(seed)));
+        }
+        println!("{target}: {accepted} inputs accepted");
+        assert!(accepted > 100, "{target}: {accepted} inputs did anything");
+    }
+}
+
+/// The bytes of a seed: some tens to a thousand.
+fn input_of(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    };
+    let words = 4 + next() % 125;
+    (0..words).flat_map(|_| next().to_be_bytes()).collect()
 }

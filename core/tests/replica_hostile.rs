@@ -3,15 +3,14 @@
 
 mod common;
 
-use common::cluster::{Cluster, LOG, Rng, blob_key, small_config};
+use common::cluster::{Cluster, Rng, blob_key, small_config};
 use common::handshake::reference;
-use common::peer::{Peer, record};
+use common::peer::{Peer, record, snapshot};
 use sha2::{Digest as _, Sha256};
 use strandline_core::journal::command::{FileName, StorageCommand};
 use strandline_core::lifecycle::api::{
     Done, Event, Flow, LinkRole, MembersChange, PairReason, PeerFaultKind,
 };
-use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::lifecycle::command::{BlobCommand, Command};
 use strandline_core::machine::Machine;
 use strandline_core::record::{Record, State, Version};
@@ -19,8 +18,8 @@ use strandline_core::verdict::Verdict;
 use strandline_core::wire::blob::BlobMessage;
 use strandline_core::wire::message::Message;
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet, SnapshotOffer, Stop,
-    StopVerdict,
+    BlobRange, BlobRangeGet, DigestAt, DigestGet, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet,
+    Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -37,24 +36,6 @@ fn present(bytes: &[u8]) -> State {
 fn batch(from: Version, records: Vec<Record>) -> Message {
     let to = records.last().map_or(from, |record| record.version);
     Message::Batch(Batch { from, to, more: false, records })
-}
-
-/// A snapshot at `cut`, as a Strandline peer would offer it.
-fn snapshot(cut: Version, records: &[Record]) -> (SnapshotOffer, Vec<u8>) {
-    let header = CheckpointHeader { log: LOG, cut, cut_digest: [5; 32], epochs: Vec::new() };
-    let mut writer = CheckpointWriter::new(&header);
-    let mut bytes = Vec::new();
-    for record in records {
-        writer.push(record).expect("in order");
-        while let Some((_, piece)) = writer.take_output() {
-            bytes.extend(piece);
-        }
-    }
-    let (_, last, _) = writer.finish();
-    bytes.extend(last);
-    let sha256 = Sha256::digest(&bytes).into();
-    let (length, count) = (bytes.len() as u64, records.len() as u64);
-    (SnapshotOffer { cut, cut_digest: None, bytes: length, sha256, records: count }, bytes)
 }
 
 fn chunk(offset: u64, data: &[u8]) -> OwnMessage {
@@ -321,9 +302,16 @@ fn a_peer_that_was_ahead_is_compared_once_we_are_there() {
         other.send(&mut cluster, &batch(ZERO, records));
         let heard = peer.settled(&mut cluster);
         assert!(!heard.iter().any(|m| matches!(m, Message::Batch(_))), "nothing goes onto another history");
+        let asked = Message::Own(OwnMessage::DigestGet(DigestGet { version: at(1) }));
+        assert!(heard.contains(&asked), "it is searched where they part: {heard:?}");
+        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(1), digest: Some([9; 32]) }));
+        peer.settled(&mut cluster);
         let verdict = peer.status(&mut cluster).verdict;
-        let reason = PairReason::OtherHistory;
-        assert!(matches!(&verdict, Some(Verdict::Diverged(d)) if d.reason == reason), "{verdict:?}");
+        let expected = (PairReason::OtherHistory, at(1));
+        assert!(
+            matches!(&verdict, Some(Verdict::Diverged(d)) if (d.reason, d.at) == expected),
+            "{verdict:?}"
+        );
     }
 }
 
@@ -490,7 +478,12 @@ fn messages(rng: &mut Rng) -> Message {
             0 => Message::Own(OwnMessage::BlobAbsent { key }),
             1 => {
                 let (reason, detail) = ("unheard-of".into(), String::new());
-                Message::Own(OwnMessage::Stop(Stop { verdict: StopVerdict::Diverged, reason, detail }))
+                Message::Own(OwnMessage::Stop(Stop {
+                    verdict: StopVerdict::Diverged,
+                    reason,
+                    at: None,
+                    detail,
+                }))
             }
             _ => batch(version, Vec::new()),
         },

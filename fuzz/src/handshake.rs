@@ -2,9 +2,13 @@
 
 use serde_json::Value;
 use std::fmt::Debug;
-use strandline_core::wire::auth::{Auth, AuthError, AuthOk};
+use std::mem::{Discriminant, discriminant};
+use strandline_core::wire::admission::{
+    Certificate, CertificateName, CertificateRule, Channel, LogRule, Terms,
+};
+use strandline_core::wire::auth::{AUTH_PAYLOAD_BYTES_MAX, Auth, AuthError, AuthOk};
 use strandline_core::wire::capability::Capabilities;
-use strandline_core::wire::frame::write_frame;
+use strandline_core::wire::frame::{FrameError, HEADER_BYTES, write_frame};
 use strandline_core::wire::handshake::{
     Authenticated, DialAuth, Handshake, HandshakeError, ListenAuth, PeerCredential, Progress,
 };
@@ -30,6 +34,7 @@ pub fn check(data: &[u8]) -> bool {
         round_trip(ok, AuthOk::decode, |ok, out| ok.encode(out).is_ok());
     }
     machines(data, &auth, &ok);
+    before_authentication(data);
     auth.is_ok() || ok.is_ok()
 }
 
@@ -58,6 +63,56 @@ fn machines(payload: &[u8], auth: &Result<Auth, AuthError>, ok: &Result<AuthOk, 
             assert_eq!(identity, IDENTITY);
         }
     }
+}
+
+/// Whatever comes before authentication, as it comes: it is decided within one message of the longest
+/// kind, alike however it is split; nobody gets in who shows another certificate than its own.
+fn before_authentication(stream: &[u8]) {
+    let message_bytes_max = AUTH_PAYLOAD_BYTES_MAX as usize + HEADER_BYTES;
+    for side in [listener, dialer] {
+        let (whole, answer) = run(side(), stream, stream.len().max(1));
+        for piece in [1, 5] {
+            let (split, answer_of_split) = run(side(), stream, piece);
+            assert_eq!((decision(split), &answer_of_split), (decision(whole.clone()), &answer), "of {piece}");
+        }
+        assert!(
+            stream.len() < message_bytes_max || whole != Ok(None),
+            "undecided after {} bytes, the longest message has {message_bytes_max}",
+            stream.len()
+        );
+        assert!(answer.len() <= message_bytes_max, "an answer of {} bytes", answer.len());
+    }
+    let anyone = run(listener(), stream, stream.len().max(1)).0;
+    let names = vec![CertificateName::Dns("node-c".into()), CertificateName::Dns("*".into())];
+    let other = Channel::Tls { certificate: Some(Certificate { sha256: [1; 32], names }) };
+    for channel in [Channel::Plain, Channel::Tls { certificate: None }, other] {
+        let (outcome, _) = run(strict(channel), stream, stream.len().max(1));
+        assert!(!matches!(outcome, Ok(Some(_))), "let in without its certificate");
+    }
+    let names = vec![CertificateName::Dns(IDENTITY.into())];
+    let own = Channel::Tls { certificate: Some(Certificate { sha256: [1; 32], names }) };
+    assert_eq!(
+        run(strict(own), stream, stream.len().max(1)).0,
+        anyone,
+        "its own certificate changes nothing"
+    );
+}
+
+/// What is told of bytes that are no frame depends on how many of them were there.
+fn decision(outcome: Outcome) -> Result<Option<(bool, String, Vec<u8>)>, Discriminant<HandshakeError>> {
+    outcome.map_err(|error| discriminant(&error))
+}
+
+/// A listener that lets a peer in only with a certificate that names it.
+fn strict(channel: Channel) -> Handshake {
+    let terms = Terms { certificate: CertificateRule::Named, logs: LogRule::Any };
+    let credential = PeerCredential::of_token(identity(IDENTITY), TOKEN);
+    let auth = ListenAuth {
+        identity: Some(identity("node-a")),
+        capabilities: Capabilities::default(),
+        credentials: vec![PeerCredential { terms, ..credential }],
+    };
+    Handshake::listen_over(auth, channel)
 }
 
 fn identity(text: &str) -> PeerIdentity {
@@ -92,6 +147,10 @@ fn run(mut handshake: Handshake, stream: &[u8], piece: usize) -> (Outcome, Vec<u
             Ok(Progress::Done { peer, mut rest }) => {
                 rest.extend_from_slice(&stream[read..]);
                 return (Ok(Some(settled(&peer, rest))), answer);
+            }
+            // How much of a wrong magic is shown depends on how much of it had arrived.
+            Err(HandshakeError::Frame(FrameError::BadMagic { .. })) => {
+                return (Err(HandshakeError::Frame(FrameError::BadMagic { found: [0; 4] })), answer);
             }
             Err(error) => return (Err(error), answer),
         }

@@ -5,9 +5,19 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[path = "../../core/tests/common/blobs.rs"]
+#[allow(dead_code, reason = "shared with the tests of the core")]
+mod blobs;
 pub mod checkpoint;
+#[path = "../../core/tests/common/disk.rs"]
+#[allow(dead_code, reason = "shared with the tests of the core")]
+mod disk;
 pub mod frames;
 pub mod handshake;
+mod input;
 pub mod journal;
+pub mod journal_log;
 pub mod messages;
 pub mod records;
+pub mod recovery;
+pub mod replica;

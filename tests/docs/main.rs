@@ -4,14 +4,21 @@
 //! `<!-- end of NAME -->`. With `STRANDLINE_WRITE_DOCS=1` in the environment the parts are written
 //! instead of compared.
 
+mod comparison;
 mod formats;
 mod protocol;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/FORMATS.md", "docs/PROTOCOL.md"];
+const DOCUMENTS: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "docs/ARCHITECTURE.md",
+    "docs/COMPARISON.md",
+    "docs/FORMATS.md",
+    "docs/PROTOCOL.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()

@@ -14,8 +14,8 @@ use strandline_core::wire::identity::PeerIdentity;
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, MessageType, decode_message, encode};
 use strandline_core::wire::own::{
-    BlobRange, BlobRangeGet, EpochMark, Mark, OwnMessage, Position, SnapshotChunk, SnapshotGet,
-    SnapshotOffer, Stop, StopVerdict,
+    Acknowledgement, BlobRange, BlobRangeGet, DigestAt, DigestGet, EpochMark, Mark, OwnMessage, Position,
+    SnapshotChunk, SnapshotGet, SnapshotOffer, Stop, StopVerdict,
 };
 use strandline_core::wire::repair::{Batch, Snapshot};
 
@@ -40,6 +40,8 @@ fn declared() -> Capabilities {
         Capability::SnapshotChunks,
         Capability::BlobRanges,
         Capability::History,
+        Capability::BlobWait,
+        Capability::Window,
     ])
     .expect("one log, one incarnation")
 }
@@ -108,6 +110,10 @@ fn limits() -> String {
         ("links_max", config.links_max.into()),
         ("link_queue_bytes_max", config.link_queue_bytes_max),
         ("blob_requests_max", config.blob_requests_max.into()),
+        ("blobs_wanted_max", config.blobs_wanted_max.into()),
+        ("blob_wait_ms", config.blob_wait_ms),
+        ("plan_reads_max", config.plan_reads_max.into()),
+        ("plan_kept_bytes_max", config.plan_kept_bytes_max),
         ("snapshot_requests_max", config.snapshot_requests_max.into()),
         ("snapshot_pin_ms", config.snapshot_pin_ms),
         ("acked_save_ms", config.acked_save_ms),
@@ -160,6 +166,10 @@ fn sample(kind: MessageType) -> Message {
                 authority: AuthorityId::from_text("a"),
             }],
         })),
+        MessageType::DigestGet => own(OwnMessage::DigestGet(DigestGet { version: Version::new(1, 7) })),
+        MessageType::Digest => {
+            own(OwnMessage::Digest(DigestAt { version: Version::new(1, 7), digest: Some([0x44; 32]) }))
+        }
         MessageType::SnapshotOffer => own(OwnMessage::SnapshotOffer(SnapshotOffer {
             cut: Version::new(1, 7),
             cut_digest: Some([0x44; 32]),
@@ -186,7 +196,12 @@ fn sample(kind: MessageType) -> Message {
         MessageType::Stop => own(OwnMessage::Stop(Stop {
             verdict: StopVerdict::Diverged,
             reason: PairReason::OtherHistory.to_string(),
+            at: Some(Version::new(1, 7)),
             detail: "other-history at 1.7: ours 4444444444444444, theirs 7777777777777777".into(),
+        })),
+        MessageType::OwnAck => own(OwnMessage::Ack(Acknowledgement {
+            watermark: Version::new(1, 7),
+            complete: Version::new(1, 4),
         })),
     }
 }

@@ -1,4 +1,5 @@
 //! Tests that are about more than one part of Strandline.
 
 pub mod conformance;
+pub mod coverage;
 pub mod streams;

@@ -5,9 +5,18 @@ use std::io::{self, Read, Write};
 use strandline_core::limits::PIECE_BYTES_MAX;
 use strandline_core::record::BlobKey;
 
+/// Which side of a copy failed: what a person can do about it differs.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    /// Where the bytes come from.
+    Source(io::Error),
+    /// Where they go.
+    Target(io::Error),
+}
+
 /// Copies to the end through a buffer of [`PIECE_BYTES_MAX`]; what the bytes hash to and how many
 /// they are.
-pub(crate) fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<(BlobKey, u64)> {
+pub(crate) fn copy(from: &mut impl Read, to: &mut impl Write) -> Result<(BlobKey, u64), CopyError> {
     let mut hash = Sha256::new();
     let mut buf = vec![0; PIECE_BYTES_MAX as usize];
     let mut bytes = 0;
@@ -16,10 +25,10 @@ pub(crate) fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<(Blo
             Ok(0) => return Ok((BlobKey(hash.finalize().into()), bytes)),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(CopyError::Source(error)),
         };
         hash.update(&buf[..read]);
-        to.write_all(&buf[..read])?;
+        to.write_all(&buf[..read]).map_err(CopyError::Target)?;
         bytes += read as u64;
     }
 }
@@ -35,5 +44,17 @@ mod tests {
         assert_eq!((bytes, &to[..]), (3, &b"abc"[..]));
         let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(key.to_string(), known);
+    }
+
+    #[test]
+    fn the_side_that_failed_is_told() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+        assert!(matches!(copy(&mut Broken, &mut Vec::new()), Err(CopyError::Source(_))));
+        assert!(matches!(copy(&mut &b"abc"[..], &mut &mut [0; 1][..]), Err(CopyError::Target(_))));
     }
 }

@@ -165,6 +165,7 @@ impl From<MutationError> for Failure {
     fn from(error: MutationError) -> Self {
         let text = error.to_string();
         match error {
+            MutationError::Collecting { .. } => Self::refused(text).advise("put it again"),
             MutationError::Full { .. } => Self::refused(text).advise("try again"),
             MutationError::BatchTooLarge { .. } => Self::usage(text).advise("write less at once"),
             MutationError::JournalFull { .. } => {
@@ -207,6 +208,12 @@ impl From<RequestError> for Failure {
             RequestError::Target { .. } => Self::refused(text).advise("`status` shows floor and tail"),
             RequestError::Busy { .. } => Self::refused(text).advise("try again when it is done"),
             RequestError::Member { .. } => Self::refused(text),
+            RequestError::Fence(_) => {
+                Self::refused(text).advise("`status` of each replica shows the epoch it knows")
+            }
+            RequestError::PeerAhead { .. } => Self::refused(text)
+                .advise("try again; to give those records up, stop that peer and reseed it"),
+            RequestError::EpochStart { .. } => Self::refused(text).advise("`compact`, then fence again"),
             RequestError::Storage(fault) => Self::from(fault),
         }
     }

@@ -1,5 +1,6 @@
 //! The `strandline` program: one replica's directory, and the node that serves it.
 
+mod access;
 mod backend;
 mod cli;
 mod command;
@@ -8,12 +9,14 @@ mod context;
 mod control;
 mod entropy;
 mod exit;
+mod migrate;
 mod mirror;
 mod output;
 mod peers;
 mod report;
 mod text;
 mod tree;
+mod watch;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,11 +1,15 @@
 //! How a replica stands, as data: what `status --json` prints and the control protocol carries.
 
+mod blobs;
+
+pub(crate) use blobs::{CollectedReport, ScrubbedReport};
+
 use crate::text::{Bytes, KeyText, VersionText};
 use serde::{Deserialize, Serialize};
 use strandline_core::id::hex;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation, PairVerdict,
-    Status, Verified,
+    Change, Compacted, Entry, Fenced, Lag, LinkRole, LinkStatus, MemberStatus, MembersChange, Mutation,
+    PairVerdict, Status, SubscriptionStatus, Verified,
 };
 use strandline_core::record::{AuthorityId, BlobKey, State};
 use strandline_core::verdict::Verdict;
@@ -19,6 +23,8 @@ pub(crate) struct StatusReport {
     pub(crate) namespaces: Vec<Bytes>,
     /// The authority identity if this replica writes the log; absent for a follower.
     pub(crate) authority: Option<String>,
+    /// The latest epoch known here.
+    pub(crate) epoch: u64,
     /// Why this replica, which wrote the log, must be fenced before it may go on.
     pub(crate) fenced: Option<String>,
     pub(crate) submitted: VersionText,
@@ -29,9 +35,18 @@ pub(crate) struct StatusReport {
     pub(crate) journal_bytes: u64,
     pub(crate) present: u64,
     pub(crate) tombstones: u64,
+    /// Up to where every key has its blob here.
+    pub(crate) complete: VersionText,
+    /// Keys whose blob is awaited from a peer.
+    pub(crate) blobs_wanted: u64,
     pub(crate) members_configured: bool,
     pub(crate) members: Vec<MemberReport>,
+    /// Up to where the journal may be compacted now; absent if nowhere.
+    pub(crate) compactable: Option<VersionText>,
+    /// Who or what keeps compaction from going on to the tail.
+    pub(crate) blocked_by: Option<String>,
     pub(crate) links: Vec<LinkReport>,
+    pub(crate) subscriptions: Vec<SubscriptionReport>,
     /// Whether a snapshot is being installed.
     pub(crate) installing: bool,
     /// Whether the journal is being compacted.
@@ -45,7 +60,69 @@ pub(crate) struct StatusReport {
 pub(crate) struct MemberReport {
     pub(crate) identity: String,
     pub(crate) state: String,
+    pub(crate) incarnation: Option<String>,
     pub(crate) acked: VersionText,
+    /// Up to where it has the blobs as well.
+    pub(crate) complete: VersionText,
+    /// Where compaction counts it; absent if it holds nothing up.
+    pub(crate) counts_at: Option<VersionText>,
+    /// Journal entries that it lacks; absent below the floor.
+    pub(crate) lag_entries: Option<u64>,
+    pub(crate) lag_bytes: u64,
+    pub(crate) lag_ms: u64,
+}
+
+/// How far someone is behind the durable tail.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct LagReport {
+    /// Journal entries that are missing; absent below the floor.
+    pub(crate) lag_entries: Option<u64>,
+    /// For how long the first of them has been durable here; absent if nothing of this run is missing.
+    pub(crate) lag_ms: Option<u64>,
+}
+
+impl From<Lag> for LagReport {
+    fn from(lag: Lag) -> Self {
+        Self { lag_entries: lag.entries, lag_ms: lag.age_ms }
+    }
+}
+
+/// A subscription.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SubscriptionReport {
+    pub(crate) id: u64,
+    pub(crate) state: String,
+    pub(crate) at: VersionText,
+    pub(crate) lag_entries: Option<u64>,
+}
+
+impl From<&SubscriptionStatus> for SubscriptionReport {
+    fn from(subscription: &SubscriptionStatus) -> Self {
+        Self {
+            id: subscription.id.0,
+            state: subscription.state.to_owned(),
+            at: VersionText(subscription.at),
+            lag_entries: subscription.behind,
+        }
+    }
+}
+
+/// An epoch that was taken.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct FencedReport {
+    pub(crate) epoch: u64,
+    pub(crate) authority: String,
+    pub(crate) previous_end: VersionText,
+}
+
+impl From<Fenced> for FencedReport {
+    fn from(fenced: Fenced) -> Self {
+        Self {
+            epoch: fenced.epoch,
+            authority: fenced.authority.to_string(),
+            previous_end: VersionText(fenced.previous_end),
+        }
+    }
 }
 
 /// A link to a peer.
@@ -56,7 +133,15 @@ pub(crate) struct LinkReport {
     pub(crate) role: String,
     pub(crate) state: String,
     pub(crate) acked: VersionText,
+    #[serde(flatten)]
+    pub(crate) lag: LagReport,
+    /// Where the peer said it stands.
+    pub(crate) peer_tail: Option<VersionText>,
     pub(crate) verdict: Option<String>,
+    /// Whether the verdict ended repair on this link.
+    pub(crate) stopped: bool,
+    /// Why the peer is not repaired over this link; absent if it is, or has everything.
+    pub(crate) not_repaired: Option<String>,
 }
 
 impl From<&Status> for StatusReport {
@@ -67,6 +152,7 @@ impl From<&Status> for StatusReport {
             incarnation: status.incarnation.to_string(),
             namespaces: status.namespaces.iter().cloned().map(Bytes).collect(),
             authority: status.authority.clone(),
+            epoch: status.epoch,
             fenced: status.fenced.clone(),
             submitted: VersionText(status.submitted),
             tail: VersionText(status.tail),
@@ -76,9 +162,14 @@ impl From<&Status> for StatusReport {
             journal_bytes: status.journal_bytes,
             present: status.present,
             tombstones: status.tombstones,
+            complete: VersionText(status.complete),
+            blobs_wanted: status.blobs_wanted,
             members_configured: status.members_configured,
             members: status.members.iter().map(MemberReport::from).collect(),
+            compactable: status.compactable.map(VersionText),
+            blocked_by: status.blocked_by.clone(),
             links: status.links.iter().map(LinkReport::from).collect(),
+            subscriptions: status.subscriptions.iter().map(SubscriptionReport::from).collect(),
             installing: status.installing,
             compacting: status.compacting,
             halted: status.halted.as_ref().map(ToString::to_string),
@@ -91,7 +182,13 @@ impl From<&MemberStatus> for MemberReport {
         Self {
             identity: member.identity.clone(),
             state: member.state.to_owned(),
+            incarnation: member.incarnation.map(|i| i.to_string()),
             acked: VersionText(member.acked),
+            complete: VersionText(member.complete),
+            counts_at: member.counts_at.map(VersionText),
+            lag_entries: member.lag_entries,
+            lag_bytes: member.lag_bytes,
+            lag_ms: member.lag_ms,
         }
     }
 }
@@ -109,8 +206,32 @@ impl From<&LinkStatus> for LinkReport {
             .to_owned(),
             state: link.state.to_owned(),
             acked: VersionText(link.acked),
+            lag: link.lag.into(),
+            peer_tail: link.peer_tail.map(VersionText),
+            stopped: matches!(&link.verdict, Some(Verdict::Unknown { .. } | Verdict::Diverged(_))),
             verdict: link.verdict.as_ref().map(verdict_text),
+            not_repaired: not_repaired(link),
         }
+    }
+}
+
+/// Why a peer is not repaired over a link, from its verdict and the link's state.
+fn not_repaired(link: &LinkStatus) -> Option<String> {
+    match &link.verdict {
+        Some(Verdict::Complete { .. }) => None,
+        Some(Verdict::Gap { .. }) if link.state != "stopped" => None,
+        Some(verdict @ (Verdict::Gap { .. } | Verdict::Unknown { .. } | Verdict::Diverged(_))) => {
+            Some(verdict_text(verdict))
+        }
+        None if link.role == LinkRole::Receiver => Some("this link only receives".into()),
+        None => Some(format!("not judged yet: {}", link.state)),
+    }
+}
+
+impl LinkReport {
+    /// The verdict, if it ended repair on this link.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.verdict.as_deref().filter(|_| self.stopped)
     }
 }
 

@@ -1,7 +1,8 @@
 //! A replica for programs without an asynchronous runtime: each call waits for its answer.
 
 use crate::node::{
-    Node, NodeConfig, NodeHandle, PutError, RequestFailed, StartError, Unavailable, WaitPolicy,
+    Node, NodeConfig, NodeHandle, NodeSubscription, PutError, RequestFailed, StartError, SubscribeFailed,
+    Unavailable, WaitPolicy,
 };
 use crate::node::{WriteError, Written};
 use crate::{BlobStore, StoredBlob};
@@ -9,10 +10,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 use strandline_core::error::StorageFault;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Status,
+    Change, Collect, Collected, Compacted, Cursor, CursorVerdict, Entry, MembersChange, Mutation, Page, Scan,
+    ScanPage, Scrub, Scrubbed, Status, SubscriptionEnd,
 };
 use strandline_core::lifecycle::recovery::{Init, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
@@ -191,6 +194,59 @@ impl BlockingReplica {
         wait(&rx)
     }
 
+    /// Collects the blobs that nothing needs, or says which they are.
+    ///
+    /// # Errors
+    /// [`RequestFailed`] says who refused it.
+    pub fn collect(&self, collect: Collect) -> Result<Collected, RequestFailed> {
+        let (tx, rx) = channel();
+        self.handle().collect(collect, answer(tx));
+        wait(&rx)
+    }
+
+    /// Looks for damage in the blobs that keys name, no faster than asked for.
+    ///
+    /// # Errors
+    /// [`RequestFailed`] says who refused it.
+    pub fn scrub(&self, scrub: Scrub) -> Result<Scrubbed, RequestFailed> {
+        let (tx, rx) = channel();
+        self.handle().scrub(scrub, answer(tx));
+        wait(&rx)
+    }
+
+    /// Whether a key is present and its blob is not here yet.
+    ///
+    /// # Errors
+    /// The replica cannot be asked.
+    pub fn blob_pending(&self, key: &Key) -> Result<bool, Unavailable> {
+        let key = key.clone();
+        self.read(move |replica| replica.blob_pending(&key))
+    }
+
+    /// Subscribes to the changes after `cursor`.
+    ///
+    /// # Errors
+    /// [`SubscribeFailed`] says who refused it.
+    pub fn subscribe(&self, cursor: Cursor) -> Result<BlockingSubscription, SubscribeFailed> {
+        BlockingSubscription::open(self.handle(), cursor)
+    }
+
+    /// What can be vouched for to who has everything up to `cursor`.
+    ///
+    /// # Errors
+    /// The replica cannot be asked.
+    pub fn judge(&self, cursor: Cursor) -> Result<CursorVerdict, Unavailable> {
+        self.read(move |replica| replica.judge(cursor))
+    }
+
+    /// The cursor of who has everything that is durable now.
+    ///
+    /// # Errors
+    /// The replica cannot be asked.
+    pub fn cursor(&self) -> Result<Cursor, Unavailable> {
+        self.read(Replica::cursor)
+    }
+
     /// Writes what was submitted, seals the journal and releases the directory.
     ///
     /// # Errors
@@ -211,6 +267,52 @@ impl BlockingReplica {
         let (tx, rx) = channel();
         self.handle().read(move |replica| drop(tx.send(replica.map(read))));
         wait(&rx)
+    }
+}
+
+/// A subscription whose pages are waited for. Dropping it ends it.
+#[derive(Debug)]
+pub struct BlockingSubscription {
+    subscription: NodeSubscription,
+    incoming: Receiver<Page>,
+    asked: bool,
+}
+
+impl BlockingSubscription {
+    /// Subscribes to the changes of a node after `cursor`.
+    ///
+    /// # Errors
+    /// [`SubscribeFailed`] says who refused it.
+    pub fn open(node: &NodeHandle, cursor: Cursor) -> Result<Self, SubscribeFailed> {
+        let (tx, rx) = channel();
+        let (pages, incoming) = channel();
+        node.subscribe(cursor, move |page| drop(pages.send(page)), answer(tx));
+        Ok(Self { subscription: wait(&rx)?, incoming, asked: false })
+    }
+
+    /// What was vouched for when it was opened. Unless it is `Complete`, no page comes before
+    /// [`BlockingSubscription::reset`].
+    pub const fn verdict(&self) -> &CursorVerdict {
+        self.subscription.verdict()
+    }
+
+    /// Begins anew with the state of the key space. A page that was made before may still come first.
+    pub fn reset(&self) {
+        self.subscription.reset();
+    }
+
+    /// The next page, waited for at most `timeout`; `None` if none came.
+    pub fn next_within(&mut self, timeout: Duration) -> Option<Page> {
+        if !std::mem::replace(&mut self.asked, true) {
+            self.subscription.want();
+        }
+        let page = match self.incoming.recv_timeout(timeout) {
+            Ok(page) => page,
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => Page::Ended(SubscriptionEnd::Closing),
+        };
+        self.asked = false;
+        Some(page)
     }
 }
 

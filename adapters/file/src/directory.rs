@@ -156,6 +156,11 @@ impl Directory {
         self.folder.sync().or_fault(action, ".", None)
     }
 
+    /// The directory itself.
+    pub(crate) const fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
     /// The folder for what recovery cut off.
     pub(crate) const fn cut(&self) -> &Folder {
         &self.cut

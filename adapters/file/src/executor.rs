@@ -4,9 +4,11 @@ use crate::appender::Appender;
 use crate::blob::{BlobExecutor, BlobStore};
 use crate::construction::Construction;
 use crate::directory::Directory;
+use crate::owed::Owed;
 use crate::threads::{Complete, Job, Threads};
 use std::sync::Arc;
-use strandline_core::journal::command::{StorageCommand, StorageCompletion};
+use strandline_core::error::StorageAction;
+use strandline_core::journal::command::{FileName, StorageCommand, StorageCompletion};
 use strandline_core::lifecycle::command::{Command, ReplicaCompletion};
 
 /// Threads for what may run beside an append but touches the directory: one may be busy preparing
@@ -90,40 +92,46 @@ impl StorageExecutor {
         Self { threads, complete: Complete::new(complete) }
     }
 
-    /// Starts a command and returns; its answer goes to `complete`.
-    ///
-    /// # Panics
-    /// If a thread has panicked.
+    /// Starts a command and returns; its answer goes to `complete`. If its thread panics, the answer
+    /// is a fault with the cause `Failed`.
     pub fn execute(&self, command: StorageCommand) {
         let Self { threads: to, complete } = self;
         match command {
             StorageCommand::List { ticket } => {
-                to.steps.run(complete, move |directory| ticket.complete(directory.list()));
+                let owed = Owed::new(complete, ticket, StorageAction::List, ".");
+                to.steps.run(owed, |directory| directory.list());
             }
-            StorageCommand::Read { ticket, file, offset, bytes_max } => to
-                .reads
-                .run(complete, move |directory| ticket.complete(directory.read(file, offset, bytes_max))),
+            StorageCommand::Read { ticket, file, offset, bytes_max } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Read, file);
+                to.reads.run(owed, move |directory| directory.read(file, offset, bytes_max));
+            }
             StorageCommand::Prepare { ticket, segment, bytes } => {
-                to.steps.run(complete, move |directory| ticket.complete(directory.prepare(segment, bytes)));
+                let owed = Owed::new(complete, ticket, StorageAction::Prepare, FileName::Segment(segment));
+                to.steps.run(owed, move |directory| directory.prepare(segment, bytes));
             }
-            StorageCommand::Append { ticket, segment, offset, bytes } => to
-                .appender
-                .run(complete, move |appender| ticket.complete(appender.append(segment, offset, &bytes))),
+            StorageCommand::Append { ticket, segment, offset, bytes } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Write, FileName::Segment(segment));
+                to.appender.run(owed, move |appender| appender.append(segment, offset, &bytes));
+            }
             StorageCommand::Cut { ticket, segment, offset } => {
-                to.appender.run(complete, move |appender| ticket.complete(appender.cut(segment, offset)));
+                let owed = Owed::new(complete, ticket, StorageAction::Cut, FileName::Segment(segment));
+                to.appender.run(owed, move |appender| appender.cut(segment, offset));
             }
             StorageCommand::Replace { ticket, file, bytes } => {
-                to.steps.run(complete, move |directory| ticket.complete(directory.replace(file, &bytes)));
+                let owed = Owed::new(complete, ticket, StorageAction::Replace, file);
+                to.steps.run(owed, move |directory| directory.replace(file, &bytes));
             }
-            StorageCommand::Write { ticket, file, offset, bytes } => to
-                .construction
-                .run(complete, move |construction| ticket.complete(construction.write(file, offset, &bytes))),
+            StorageCommand::Write { ticket, file, offset, bytes } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Write, file);
+                to.construction.run(owed, move |construction| construction.write(file, offset, &bytes));
+            }
             StorageCommand::Sync { ticket, file } => {
-                to.construction.run(complete, move |construction| ticket.complete(construction.sync(file)));
+                let owed = Owed::new(complete, ticket, StorageAction::Sync, file);
+                to.construction.run(owed, move |construction| construction.sync(file));
             }
             StorageCommand::Remove { ticket, files } => {
-                to.construction
-                    .run(complete, move |construction| ticket.complete(construction.remove(&files)));
+                let owed = Owed::new(complete, ticket, StorageAction::Remove, ".");
+                to.construction.run(owed, move |construction| construction.remove(&files));
             }
         }
     }
@@ -161,10 +169,8 @@ impl Executor {
         }
     }
 
-    /// Starts a command and returns; its answer goes to `complete`.
-    ///
-    /// # Panics
-    /// If a thread has panicked.
+    /// Starts a command and returns; its answer goes to `complete`. If its thread panics, the answer
+    /// is a fault with the cause `Failed`.
     pub fn execute(&self, command: Command) {
         match command {
             Command::Storage(command) => self.storage.execute(command),

@@ -7,6 +7,7 @@
 //! - [`BlobStore`] and [`StoreGroup`]: blobs for programs on top, many of them in one round of syncs.
 //! - [`node`]: the thread that owns a replica, and the handle to reach it with.
 //! - [`BareJournal`]: opaque payloads without a replica, for programs without an asynchronous runtime.
+//! - [`backup`]: backups of a running node, and putting them back.
 //! - [`blocking`]: a replica for programs without an asynchronous runtime.
 //!
 //! Files are created with mode 0600 and folders with 0700. Below the path that the user names, no
@@ -18,6 +19,7 @@
 struct Readme;
 
 mod appender;
+pub mod backup;
 mod blob;
 pub mod blocking;
 mod construction;
@@ -28,7 +30,9 @@ mod folder;
 mod journal;
 mod lock;
 pub mod node;
+mod owed;
 mod reads;
+mod reseed;
 mod syncs;
 mod threads;
 
@@ -37,3 +41,4 @@ pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
 pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};
 pub use lock::{InUse, OpenError};
+pub use reseed::{Reseed, ReseedError, reseed};

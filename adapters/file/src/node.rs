@@ -5,13 +5,16 @@ mod handle;
 mod links;
 mod owner;
 mod reply;
+mod subscription;
 mod waiters;
 
 pub use api::{PutError, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
 pub use handle::NodeHandle;
 pub use links::LinkSink;
+pub use subscription::{NodeSubscription, SubscribeFailed};
 
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
+use api::Ending;
 pub(crate) use owner::Clock;
 use owner::{Input, Owner};
 use reply::Waiting;
@@ -156,7 +159,9 @@ impl Node {
             None => Recovery::open(clock.now(), seed, config.replica),
         };
         let (replica, report) = recover(recovery, &rx, &executor, &clock)?;
-        let handle = NodeHandle::new(tx.clone(), Waiting::new(config.calls_max), blobs);
+        let ending = Ending::default();
+        let waiting = Waiting::new(config.calls_max);
+        let handle = NodeHandle::new(tx.clone(), waiting, blobs, path.into(), Arc::clone(&ending));
         let thread = std::thread::Builder::new()
             .name("strandline-owner".into())
             .spawn(move || {
@@ -164,7 +169,7 @@ impl Node {
                 let ended = Owner::new(replica, (tx, rx), execute, clock).run();
                 // Joins its threads and releases the directory, so that whoever is told can open it.
                 drop(executor);
-                ended.answer();
+                ended.answer(&ending);
             })
             .expect("the system gives us a thread");
         Ok((Self { handle, thread: Some(thread) }, report))
@@ -185,7 +190,7 @@ impl std::fmt::Debug for Node {
     }
 }
 
-fn entropy() -> Result<Seed, StartError> {
+pub(crate) fn entropy() -> Result<Seed, StartError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(StartError::Entropy)?;
     Ok(Seed::new(bytes))

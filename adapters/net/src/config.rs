@@ -1,5 +1,6 @@
 //! Limits and periods of the network.
 
+use crate::gate::GateLimits;
 use std::time::Duration;
 
 /// Limits and periods of links, of the listener and of dialers.
@@ -20,10 +21,18 @@ pub struct NetConfig {
     pub outbox_bytes_max: usize,
     /// Chunks read from a peer and not yet taken by the replica.
     pub chunks_outstanding_max: usize,
-    /// Open connections the listener accepts, over all addresses.
-    pub connections_max: usize,
-    /// Open connections the listener accepts from one address.
-    pub connections_per_address_max: usize,
+    /// Connections of others that are not authenticated yet, over all addresses. One more displaces the
+    /// oldest one of the address that has the most.
+    pub handshakes_max: usize,
+    /// Connections from one address that are not authenticated yet. One more displaces the oldest. Of
+    /// IPv6, a network of 64 bits counts as one address.
+    pub handshakes_per_address_max: usize,
+    /// Bytes read of a connection before it is authenticated, those of TLS included.
+    pub handshake_bytes_max: u64,
+    /// Links that others called for, over all addresses.
+    pub links_max: usize,
+    /// Links that were called for from one address.
+    pub links_per_address_max: usize,
     /// First delay before a dialer tries again.
     pub retry_ms: u64,
     /// Longest delay before a dialer tries again.
@@ -43,12 +52,26 @@ impl Default for NetConfig {
             write_ms: 30_000,
             outbox_bytes_max: 256 << 10,
             chunks_outstanding_max: 4,
-            connections_max: 256,
-            connections_per_address_max: 16,
+            handshakes_max: 64,
+            handshakes_per_address_max: 16,
+            handshake_bytes_max: 64 << 10,
+            links_max: 256,
+            links_per_address_max: 16,
             retry_ms: 250,
             retry_ms_max: 30_000,
             settled_ms: 10_000,
             shutdown_ms: 10_000,
+        }
+    }
+}
+
+impl NetConfig {
+    pub(crate) const fn gate(&self) -> GateLimits {
+        GateLimits {
+            handshakes_max: self.handshakes_max,
+            handshakes_per_address_max: self.handshakes_per_address_max,
+            links_max: self.links_max,
+            links_per_address_max: self.links_per_address_max,
         }
     }
 }

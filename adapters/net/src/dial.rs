@@ -1,31 +1,47 @@
 //! Calls one peer again and again, and holds a link with it.
 
+use crate::access::Rules;
 use crate::backoff::{AttemptEnd, Backoff};
+use crate::calling::Calling;
 use crate::config::ms;
-use crate::greet::{GreetError, Greeted, greet_as_dialer};
+use crate::counters::Refusal;
+use crate::greet::{GreetError, greet_as_dialer};
+use crate::hold::hold;
 use crate::network::Context;
 use crate::peers::Peer;
 use crate::runtime::{Runtime, within};
-use crate::session::{self, LinkHost, SessionEnd};
+use crate::session::{LinkHost, SessionEnd};
 use crate::stop::Stop;
+use futures::future::select;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused};
 
-/// Calls `peer` at `address` until it is told to stop.
+/// Calls the peer called `identity` where the rules say, until it is told to stop, or the rules say
+/// nowhere.
 pub(crate) async fn run<R: Runtime, N: LinkHost>(
     context: Arc<Context<R, N>>,
-    peer: Peer,
-    address: String,
+    identity: String,
+    mut calling: Calling,
     stop: Stop,
 ) {
-    let mut backoff = Backoff::new(&context.config, context.seed.clone(), format!("dial {}", peer.identity));
+    let mut backoff = Backoff::new(&context.config, context.seed.clone(), format!("dial {identity}"));
     loop {
-        let Some(end) = attempt(&context, &peer, &address, &stop).await else { return };
+        let rules = context.door.rules();
+        let Some((peer, address)) = rules.called(&identity) else {
+            // It may be listed anew in this moment: then somebody must go on calling.
+            match calling.go_on_if(|| context.door.rules().called(&identity).is_some()) {
+                Some(on) => calling = on,
+                None => return,
+            }
+            continue;
+        };
+        let Some(end) = attempt(&context, &rules, peer, address, &stop).await else { return };
         let delay = backoff.after(end);
-        tracing::debug!(peer = %peer.identity, ?end, delay_ms = delay.as_millis(), "will call again");
-        if stop.or(context.runtime.sleep(delay)).await.is_none() {
+        tracing::debug!(peer = identity, ?end, delay_ms = delay.as_millis(), "will call again");
+        let rest = select(context.runtime.sleep(delay), rules.superseded.clone());
+        if stop.or(rest).await.is_none() {
             return;
         }
     }
@@ -34,6 +50,7 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
 /// One call, and the link that comes of it; `None` if the stop came before it was up.
 async fn attempt<R: Runtime, N: LinkHost>(
     context: &Context<R, N>,
+    rules: &Rules,
     peer: &Peer,
     address: &str,
     stop: &Stop,
@@ -44,18 +61,21 @@ async fn attempt<R: Runtime, N: LinkHost>(
         Some(Err(error)) => return Some(unreachable(peer, address, &error)),
         None => return Some(unreachable(peer, address, &io::ErrorKind::TimedOut.into())),
     };
-    match stop.or(greet_as_dialer(context, peer, connection)).await? {
+    context.counters.called.add(1);
+    match stop.or(greet_as_dialer(context, rules, peer, connection)).await? {
         Ok(greeted) => {
             let start = Instant::now();
-            let Greeted { connection, peer: authenticated, role, early } = greeted;
-            tracing::info!(peer = %peer.identity, address, "calling: authenticated");
-            let Context { runtime, config, node, .. } = context;
-            let end = session::run(runtime, config, node, connection, authenticated, role, early).await;
-            tracing::info!(peer = %peer.identity, address, %end, "calling: link has ended");
-            Some(judge(&end, start.elapsed() >= ms(config.settled_ms)))
+            tracing::info!(peer = peer.identity, address, "calling: authenticated");
+            let end = hold(context, greeted, stop).await;
+            tracing::info!(peer = peer.identity, address, %end, "calling: link has ended");
+            // A clock that went back gives no time, and so an early end.
+            Some(judge(&end, start.elapsed() >= ms(context.config.settled_ms)))
         }
         Err(error) => {
-            tracing::warn!(peer = %peer.identity, address, %error, "calling: no handshake");
+            let refusal = Refusal::from(&error);
+            context.counters.refused(refusal);
+            let reason = refusal.label();
+            tracing::warn!(peer = peer.identity, address, reason, %error, "calling: no link");
             Some(judge_greeting(&error))
         }
     }
@@ -74,12 +94,15 @@ const fn judge(end: &SessionEnd, settled: bool) -> AttemptEnd {
         SessionEnd::Refused(
             LinkRefused::Log { .. } | LinkRefused::RoleNeeded { .. } | LinkRefused::OwnName { .. },
         ) => AttemptEnd::Rejected,
+        // Called again at once it would be let in by the new rules, or not at all.
+        SessionEnd::Revoked(_) => AttemptEnd::LostSettled,
         SessionEnd::Closed(CloseReason::Fault(_)) => AttemptEnd::Fault,
         SessionEnd::Refused(LinkRefused::Full { .. } | LinkRefused::Closing)
         | SessionEnd::Closed(CloseReason::Storage(_) | CloseReason::Idle | CloseReason::Closing)
         | SessionEnd::Ended
         | SessionEnd::Failed(_)
-        | SessionEnd::Stalled => {
+        | SessionEnd::Stalled
+        | SessionEnd::Cut => {
             if settled {
                 AttemptEnd::LostSettled
             } else {
@@ -92,7 +115,7 @@ const fn judge(end: &SessionEnd, settled: bool) -> AttemptEnd {
 const fn judge_greeting(error: &GreetError) -> AttemptEnd {
     match error {
         GreetError::Connection(_) | GreetError::Late { .. } => AttemptEnd::Unreachable,
-        GreetError::Handshake(_) | GreetError::Token(_) | GreetError::NotConfigured { .. } => {
+        GreetError::Tls(_) | GreetError::Bytes { .. } | GreetError::Handshake(_) | GreetError::Dial(_) => {
             AttemptEnd::Rejected
         }
     }
@@ -101,26 +124,27 @@ const fn judge_greeting(error: &GreetError) -> AttemptEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
+    use crate::calling::Callings;
     use crate::config::NetConfig;
     use crate::stop::{Stopper, stopper};
-    use crate::testing::{FakeNode, Memory, context};
+    use crate::testing::{CALLED as ADDRESS, FakeNode, Memory, context, rules};
     use strandline_core::error::StorageFault;
     use strandline_core::id::LogId;
-    use strandline_core::lifecycle::api::{LinkRole, PeerFault, PeerFaultKind};
+    use strandline_core::lifecycle::api::{PeerFault, PeerFaultKind};
+    use strandline_core::lifecycle::standing::Revoked;
     use strandline_core::wire::auth::AuthTooLarge;
-    use strandline_core::wire::handshake::HandshakeError;
+    use strandline_core::wire::handshake::{DialRefused, HandshakeError};
     use strandline_core::wire::identity::PeerIdentity;
-
-    const ADDRESS: &str = "10.0.0.9:1";
 
     /// `b` calls `a`, which may not listen yet.
     fn call(runtime: &Memory) -> (FakeNode, Stopper) {
         let config = NetConfig { retry_ms: 2, retry_ms_max: 8, ..NetConfig::default() };
         let context = context(runtime, "b", "token-of-b", config);
         let node = context.node.clone();
-        let peer = Peer { identity: "a".into(), address: None, token: None, role: LinkRole::Both };
         let (stopper, stop) = stopper();
-        runtime.spawn(Box::pin(run(context, peer, ADDRESS.into(), stop)));
+        let calling = Callings::default().begin("a").expect("the first");
+        runtime.spawn(Box::pin(run(context, "a".into(), calling, stop)));
         (node, stopper)
     }
 
@@ -147,17 +171,45 @@ mod tests {
         b.until(|told| told.ups == 2 && told.downs == 1).await;
         a.until(|told| told.ups == 2).await;
         a.close(&CloseReason::Closing);
-        stopper.stop().await;
+        stopper.stop().ended().await;
     }
 
     #[tokio::test]
     async fn a_stop_ends_a_caller_that_nobody_answers() {
         let runtime = Memory::default();
         let (_b, stopper) = call(&runtime);
-        stopper.stop().await;
+        stopper.stop().ended().await;
         let calls = runtime.calls();
         tokio::time::sleep(ms(20)).await;
         assert_eq!(runtime.calls(), calls);
+    }
+
+    async fn until_calls(runtime: &Memory, calls: usize) {
+        let waited = tokio::time::timeout(ms(20_000), async {
+            while runtime.calls() < calls {
+                tokio::time::sleep(ms(1)).await;
+            }
+        });
+        waited.await.expect("it calls");
+    }
+
+    #[tokio::test]
+    async fn other_rules_are_tried_at_once_and_an_address_taken_away_ends_the_calls() {
+        let runtime = Memory::default();
+        let config = NetConfig { retry_ms: 600_000, retry_ms_max: 600_000, ..NetConfig::default() };
+        let context = context(&runtime, "b", "token-of-b", config);
+        let door = context.door.clone();
+        let (stopper, stop) = stopper();
+        let callings = Callings::default();
+        let calling = callings.begin("a").expect("the first");
+        runtime.spawn(Box::pin(run(context, "a".into(), calling, stop)));
+        until_calls(&runtime, 1).await;
+        door.replace(rules("b", "token-of-b", "token-of-b"));
+        until_calls(&runtime, 2).await;
+        let nobody = Rules::new("b", &rules("b", "", "").0.dial.capabilities, Access::default());
+        door.replace(nobody.expect("valid"));
+        stopper.ended().await;
+        assert!(callings.begin("a").is_some(), "it is called no more");
     }
 
     #[test]
@@ -179,6 +231,13 @@ mod tests {
     }
 
     #[test]
+    fn revoked_is_called_again_as_if_it_had_settled() {
+        let identity = PeerIdentity::parse("b").expect("valid");
+        let end = SessionEnd::Revoked(Revoked::Unlisted { identity });
+        assert_eq!(judge(&end, false), AttemptEnd::LostSettled);
+    }
+
+    #[test]
     fn closed_fault_is_fault() {
         let fault = PeerFault { what: PeerFaultKind::Frame, expected: "a".into(), found: "b".into() };
         assert_eq!(judge(&SessionEnd::Closed(CloseReason::Fault(fault)), true), AttemptEnd::Fault);
@@ -195,6 +254,7 @@ mod tests {
             SessionEnd::Ended,
             SessionEnd::Failed(io::ErrorKind::ConnectionReset.into()),
             SessionEnd::Stalled,
+            SessionEnd::Cut,
         ] {
             assert_eq!(judge(&end, true), AttemptEnd::LostSettled, "{end}");
             assert_eq!(judge(&end, false), AttemptEnd::LostEarly, "{end}");
@@ -206,11 +266,11 @@ mod tests {
         assert_eq!(judge_greeting(&GreetError::Late { ms_max: 1 }), AttemptEnd::Unreachable);
         let reset = io::Error::from(io::ErrorKind::ConnectionReset);
         assert_eq!(judge_greeting(&GreetError::Connection(reset)), AttemptEnd::Unreachable);
-        let identity = PeerIdentity::parse("b").expect("valid");
         for disagreed in [
-            GreetError::NotConfigured { identity },
+            GreetError::Tls(rustls::Error::DecryptError),
+            GreetError::Bytes { bytes_max: 1 },
             GreetError::Handshake(HandshakeError::IdentityUnknown),
-            GreetError::Token(AuthTooLarge { bytes: 5000 }),
+            GreetError::Dial(DialRefused::TooLarge(AuthTooLarge { bytes: 5000 })),
         ] {
             assert_eq!(judge_greeting(&disagreed), AttemptEnd::Rejected);
         }

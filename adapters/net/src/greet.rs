@@ -1,72 +1,28 @@
-//! Brings a new connection through the handshake, in bounded time. The handshake itself bounds the
-//! bytes.
+//! Brings a new connection through TLS and the handshake, in bounded time and bytes.
 
+use crate::access::Rules;
 use crate::config::ms;
+use crate::connection::{Allowance, Connection, Metered};
 use crate::network::Context;
 use crate::peers::Peer;
 use crate::runtime::{Runtime, within};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use std::io;
-use strandline_core::lifecycle::api::LinkRole;
-use strandline_core::wire::auth::AuthTooLarge;
-use strandline_core::wire::capability::Capabilities;
-use strandline_core::wire::handshake::{
-    Authenticated, DialAuth, Handshake, HandshakeError, ListenAuth, PeerCredential, Progress,
-};
-use strandline_core::wire::identity::{IdentityError, PeerIdentity};
+use std::sync::Arc;
+use strandline_core::lifecycle::standing::{Admitted, Proof};
+use strandline_core::wire::admission::Channel;
+use strandline_core::wire::handshake::{Authenticated, DialRefused, Handshake, HandshakeError, Progress};
+use strandline_core::wire::identity::PeerIdentity;
 
 /// Read from a connection at once during the handshake.
 const CHUNK_BYTES: usize = 4 << 10;
 
-/// How this node introduces itself, and whom it lets in.
-#[derive(Debug)]
-pub(crate) struct Introduction {
-    dial: DialAuth,
-    listen: ListenAuth,
-}
-
-/// Why a node cannot introduce itself: the caller's mistake.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum IntroductionError {
-    /// This node's name, or a peer's, is none.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-}
-
-impl Introduction {
-    /// Introduces the replica called `name`, which declares `capabilities`, with `token` to those we
-    /// call.
-    pub(crate) fn new(
-        name: &str,
-        capabilities: Capabilities,
-        token: String,
-        peers: &[Peer],
-    ) -> Result<Self, IntroductionError> {
-        let identity = Some(PeerIdentity::parse(name)?);
-        let mut credentials = Vec::new();
-        for peer in peers {
-            let name = PeerIdentity::parse(&peer.identity)?;
-            if let Some(token) = &peer.token {
-                credentials.push(PeerCredential::of_token(name, token));
-            }
-        }
-        let listen =
-            ListenAuth { identity: identity.clone(), capabilities: capabilities.clone(), credentials };
-        Ok(Self { dial: DialAuth { token, identity, capabilities, expect: None }, listen })
-    }
-
-    fn to(&self, peer: &Peer) -> DialAuth {
-        // Judged when the introduction was made.
-        DialAuth { expect: PeerIdentity::parse(&peer.identity).ok(), ..self.dial.clone() }
-    }
-}
-
 /// A connection that is through the handshake.
-#[derive(Debug)]
 pub(crate) struct Greeted<C> {
-    pub(crate) connection: C,
+    pub(crate) connection: Connection<C>,
     pub(crate) peer: Authenticated,
-    pub(crate) role: LinkRole,
+    /// What it was let in with.
+    pub(crate) admitted: Admitted,
     /// What came behind the handshake.
     pub(crate) early: Vec<u8>,
 }
@@ -75,52 +31,109 @@ pub(crate) struct Greeted<C> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GreetError {
     #[error("connection failed in the handshake: {0}")]
-    Connection(#[from] io::Error),
+    Connection(io::Error),
+    #[error("no TLS: {0}")]
+    Tls(rustls::Error),
     #[error("expected the handshake to end within {ms_max} ms")]
     Late { ms_max: u64 },
+    #[error("expected authentication within {bytes_max} bytes, found more")]
+    Bytes { bytes_max: u64 },
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
     #[error(transparent)]
-    Token(#[from] AuthTooLarge),
-    #[error("peer {identity} is authenticated, and expected among the configured peers")]
-    NotConfigured { identity: PeerIdentity },
+    Dial(#[from] DialRefused),
+}
+
+/// The error of a connection, or what TLS found wrong with what came over it.
+impl From<io::Error> for GreetError {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(tls) => Self::Tls(tls.clone()),
+            None => Self::Connection(error),
+        }
+    }
 }
 
 /// Introduces us to `peer`, whom we called.
 pub(crate) async fn greet_as_dialer<R: Runtime, N>(
     context: &Context<R, N>,
+    rules: &Rules,
     peer: &Peer,
-    mut connection: R::Connection,
+    connection: R::Connection,
 ) -> Result<Greeted<R::Connection>, GreetError> {
-    let mut hello = Vec::new();
-    let handshake = Handshake::dial(context.introduction.to(peer), &mut hello)?;
-    let (authenticated, early) = in_time(context, &mut connection, handshake, hello).await?;
-    Ok(Greeted { connection, peer: authenticated, role: peer.role, early })
+    let greeting = |metered| async move {
+        let (mut connection, channel) = match &rules.tls {
+            Some(tls) => with_channel(tls.connect(metered).await?, rules),
+            None => (Connection::Plain(metered), Channel::Plain),
+        };
+        let mut hello = Vec::new();
+        let expect = PeerIdentity::parse(&peer.identity).expect("judged with the rules");
+        let handshake = Handshake::dial_over(rules.dial.clone(), expect, &peer.terms, &channel, &mut hello)?;
+        let (authenticated, early) = exchange(&mut connection, handshake, hello).await?;
+        Ok(greeted(connection, authenticated, peer, Proof::Answered, channel, early))
+    };
+    in_bounds(context, connection, greeting).await
 }
 
 /// Lets a peer that called us introduce itself.
 pub(crate) async fn greet_as_listener<R: Runtime, N>(
     context: &Context<R, N>,
-    mut connection: R::Connection,
+    rules: &Rules,
+    connection: R::Connection,
 ) -> Result<Greeted<R::Connection>, GreetError> {
-    let handshake = Handshake::listen(context.introduction.listen.clone());
-    let (authenticated, early) = in_time(context, &mut connection, handshake, Vec::new()).await?;
-    let identity = authenticated.identity();
-    match context.peers.iter().find(|peer| peer.identity == identity.as_str()) {
-        Some(peer) => Ok(Greeted { connection, role: peer.role, peer: authenticated, early }),
-        None => Err(GreetError::NotConfigured { identity: identity.clone() }),
-    }
+    let greeting = |metered| async move {
+        let (mut connection, channel) = match &rules.tls {
+            Some(tls) => with_channel(tls.accept(metered).await?, rules),
+            None => (Connection::Plain(metered), Channel::Plain),
+        };
+        let handshake = Handshake::listen_over(rules.listen.clone(), channel.clone());
+        let (authenticated, early) = exchange(&mut connection, handshake, Vec::new()).await?;
+        let peer = rules.peers.get(authenticated.identity().as_str());
+        let peer = peer.expect("credentials are made of listed peers");
+        let token = peer.token.as_ref().expect("it was let in by its token");
+        let proof = Proof::Token(token.0);
+        Ok(greeted(connection, authenticated, peer, proof, channel, early))
+    };
+    in_bounds(context, connection, greeting).await
 }
 
-async fn in_time<R: Runtime, N>(
+fn with_channel<C>(connection: Connection<C>, rules: &Rules) -> (Connection<C>, Channel) {
+    let channel = rules.tls.as_ref().map_or(Channel::Plain, |tls| tls.channel(&connection));
+    (connection, channel)
+}
+
+fn greeted<C>(
+    connection: Connection<C>,
+    authenticated: Authenticated,
+    peer: &Peer,
+    proof: Proof,
+    channel: Channel,
+    early: Vec<u8>,
+) -> Greeted<C> {
+    let identity = authenticated.identity().clone();
+    let admitted = Admitted { identity, proof, channel, role: peer.role };
+    Greeted { connection, peer: authenticated, admitted, early }
+}
+
+/// Runs a greeting within `handshake_ms` and `handshake_bytes_max`.
+async fn in_bounds<R: Runtime, N, F>(
     context: &Context<R, N>,
-    connection: &mut R::Connection,
-    handshake: Handshake,
-    hello: Vec<u8>,
-) -> Result<(Authenticated, Vec<u8>), GreetError> {
-    let ms_max = context.config.handshake_ms;
-    let exchanged = within(&context.runtime, ms(ms_max), exchange(connection, handshake, hello)).await;
-    exchanged.ok_or(GreetError::Late { ms_max })?
+    connection: R::Connection,
+    greeting: impl FnOnce(Metered<R::Connection>) -> F,
+) -> Result<Greeted<R::Connection>, GreetError>
+where
+    F: Future<Output = Result<Greeted<R::Connection>, GreetError>>,
+{
+    let (ms_max, bytes_max) = (context.config.handshake_ms, context.config.handshake_bytes_max);
+    let allowance = Allowance::new(bytes_max);
+    let metered = Metered::new(connection, allowance.clone(), Arc::clone(&context.counters));
+    let greeted = within(&context.runtime, ms(ms_max), greeting(metered)).await;
+    let greeted = greeted.unwrap_or(Err(GreetError::Late { ms_max }));
+    if allowance.is_exceeded() {
+        return Err(GreetError::Bytes { bytes_max });
+    }
+    allowance.lift();
+    greeted
 }
 
 /// Carries bytes until the handshake has ended, and what it had to say is out, a rejection too.

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Status,
+    Change, Compacted, Entry, Fenced, MembersChange, Mutation, Scan, ScanPage, Status,
 };
 use strandline_core::lifecycle::command::BlobPiece;
 use strandline_core::lifecycle::replica::Replica;
@@ -171,6 +171,19 @@ impl Handle {
     pub async fn compact(&self, upto: Option<Version>) -> Result<Compacted, RequestFailed> {
         let (tx, rx) = oneshot::channel();
         self.node.compact(upto, move |done| drop(tx.send(done)));
+        rx.await.expect("the node answers every call")
+    }
+
+    /// Takes the right to write the log, in an epoch above all that are known; ends when the epoch has
+    /// begun, durably.
+    ///
+    /// Dropped: the move goes on.
+    ///
+    /// # Errors
+    /// As [`Handle::compact`].
+    pub async fn fence(&self, epoch: u64) -> Result<Fenced, RequestFailed> {
+        let (tx, rx) = oneshot::channel();
+        self.node.fence(epoch, move |done| drop(tx.send(done)));
         rx.await.expect("the node answers every call")
     }
 

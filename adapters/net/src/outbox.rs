@@ -1,6 +1,7 @@
 //! Frames on their way from the replica to one peer: filled on the owner's thread, emptied by the
 //! link's task.
 
+use crate::counters::Counters;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -9,9 +10,9 @@ use strandline_core::machine::Sent;
 use strandline_file::node::LinkSink;
 
 /// Makes both ends. The sink says `Enough` once `bytes_max` bytes wait.
-pub(crate) fn outbox(bytes_max: usize) -> (OutboxSink, OutboxSource) {
+pub(crate) fn outbox(bytes_max: usize, counters: Arc<Counters>) -> (OutboxSink, OutboxSource) {
     let shared = Arc::new(Mutex::new(State::default()));
-    (OutboxSink { shared: Arc::clone(&shared), bytes_max }, OutboxSource { shared })
+    (OutboxSink { shared: Arc::clone(&shared), bytes_max, counters }, OutboxSource { shared })
 }
 
 /// What the source has for the peer.
@@ -30,6 +31,7 @@ pub(crate) enum Outgoing {
 pub(crate) struct OutboxSink {
     shared: Arc<Mutex<State>>,
     bytes_max: usize,
+    counters: Arc<Counters>,
 }
 
 pub(crate) struct OutboxSource {
@@ -63,6 +65,7 @@ impl OutboxSink {
 
 impl LinkSink for OutboxSink {
     fn send(&mut self, frame: &[u8]) -> Sent {
+        self.counters.frames_out.add(1);
         self.change(|state| {
             state.bytes.extend_from_slice(frame);
             state.full = state.bytes.len() >= self.bytes_max;
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_sink_says_enough_and_the_source_knows_it() {
-        let (mut sink, mut source) = outbox(4);
+        let (mut sink, mut source) = outbox(4, Arc::default());
         assert_eq!(sink.send(b"abc"), Sent::More);
         assert_eq!(sink.send(b"de"), Sent::Enough);
         let frames = Outgoing::Frames { bytes: b"abcde".to_vec(), was_full: true };
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_end_comes_after_the_frames_and_keeps_its_first_reason() {
-        let (mut sink, mut source) = outbox(4);
+        let (mut sink, mut source) = outbox(4, Arc::default());
         let _ = sink.send(b"last");
         sink.close(&CloseReason::Duplicate);
         drop(sink);
@@ -132,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_source_that_waits_is_woken() {
-        let (mut sink, mut source) = outbox(4);
+        let (mut sink, mut source) = outbox(4, Arc::default());
         assert_eq!(source.next().now_or_never(), None);
         let filler = std::thread::spawn(move || {
             let _ = sink.send(b"x");

@@ -1,6 +1,7 @@
 //! One authenticated connection: carries bytes between it and the replica until either ends.
 
 use crate::config::{NetConfig, ms};
+use crate::counters::Counters;
 use crate::outbox::{OutboxSource, Outgoing, outbox};
 use crate::runtime::{Runtime, within};
 use futures::channel::oneshot;
@@ -9,9 +10,11 @@ use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused, LinkRole};
+use strandline_core::lifecycle::standing::Revoked;
 use strandline_core::wire::handshake::Authenticated;
 use strandline_file::node::{LinkSink, NodeHandle};
 
@@ -70,19 +73,34 @@ pub(crate) enum SessionEnd {
     /// Nothing moved for `idle_ms`, or one write took more than `write_ms`.
     #[error("stalled: nothing moved for too long")]
     Stalled,
+    /// The list of peers changed.
+    #[error("revoked: {0}")]
+    Revoked(Revoked),
+    /// The network has ended, and did not wait for it any longer.
+    #[error("cut off: the network has ended")]
+    Cut,
+}
+
+/// Where a session runs.
+pub(crate) struct Host<'a, R, N> {
+    pub(crate) runtime: &'a R,
+    pub(crate) config: &'a NetConfig,
+    pub(crate) node: &'a N,
+    pub(crate) counters: &'a Arc<Counters>,
 }
 
 /// Carries a link to its end. `early` are bytes that came behind the handshake.
+///
+/// Dropped: the connection is closed, and the replica learns that the link is down.
 pub(crate) async fn run<R: Runtime, N: LinkHost>(
-    runtime: &R,
-    config: &NetConfig,
-    node: &N,
-    connection: R::Connection,
+    host: Host<'_, R, N>,
+    connection: impl AsyncRead + AsyncWrite,
     peer: Authenticated,
     role: LinkRole,
     early: Vec<u8>,
 ) -> SessionEnd {
-    let (sink, source) = outbox(config.outbox_bytes_max);
+    let Host { runtime, config, node, counters } = host;
+    let (sink, source) = outbox(config.outbox_bytes_max, Arc::clone(counters));
     let (tx, rx) = oneshot::channel();
     let own = node.clone();
     node.link_up(peer, role, Box::new(sink), move |up| {
@@ -229,7 +247,9 @@ mod tests {
         let peer = authenticated();
         let early = b"early ".to_vec();
         let task = tokio::spawn(async move {
-            run(&Memory::default(), &config, &own, ours, peer, LinkRole::Both, early).await
+            let (runtime, counters) = (&Memory::default(), &Arc::default());
+            let host = Host { runtime, config: &config, node: &own, counters };
+            run(host, ours, peer, LinkRole::Both, early).await
         });
         (task, theirs)
     }

@@ -1,15 +1,18 @@
 //! What the tests run on: connections in memory, and a node that does what a test wants.
 
+use crate::access::{Access, Rules};
 use crate::config::NetConfig;
+use crate::door::Door;
 use crate::gate::Gate;
-use crate::greet::Introduction;
 use crate::network::Context;
 use crate::peers::Peer;
 use crate::runtime::Runtime;
 use crate::session::LinkHost;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::channel::oneshot;
 use futures::future::{BoxFuture, FutureExt, ready};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +22,7 @@ use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused, LinkRole};
 use strandline_core::machine::Sent;
 use strandline_core::seed::Seed;
+use strandline_core::wire::admission::Terms;
 use strandline_core::wire::capability::{Capabilities, Capability};
 use strandline_core::wire::handshake::{
     Authenticated, DialAuth, Handshake, ListenAuth, PeerCredential, Progress,
@@ -174,18 +178,36 @@ pub(crate) fn context(
     token: &str,
     config: NetConfig,
 ) -> Arc<Context<Memory, FakeNode>> {
-    let token_of_b = Some("token-of-b".into());
-    let peers = vec![Peer { identity: "b".into(), address: None, token: token_of_b, role: LinkRole::Both }];
-    let introduction = Introduction::new(name, capabilities(), token.into(), &peers);
     Arc::new(Context {
         runtime: runtime.clone(),
         node: FakeNode::default(),
-        introduction: introduction.expect("valid"),
-        peers,
-        gate: Gate::new(config.connections_max, config.connections_per_address_max),
+        door: Door::new(rules(name, token, "token-of-b")),
+        gate: gate(&config),
+        counters: Arc::default(),
         seed: Seed::new([4; 32]),
         config,
     })
+}
+
+/// What `name` knows: `b` by the token given, and its own token.
+pub(crate) fn rules(name: &str, token: &str, token_of_b: &str) -> (Rules, oneshot::Sender<Infallible>) {
+    let peer = |identity: &str, address: Option<&str>| Peer {
+        identity: identity.into(),
+        address: address.map(str::to_owned),
+        token: Some(token_of_b.into()),
+        role: LinkRole::Both,
+        terms: Terms::default(),
+    };
+    let peers = vec![peer("b", None), Peer { token: None, ..peer("a", Some(CALLED)) }];
+    let access = Access { token: token.into(), peers, tls: None, plaintext: true };
+    Rules::new(name, &capabilities(), access).expect("valid")
+}
+
+/// Where `a` is called.
+pub(crate) const CALLED: &str = "10.0.0.9:1";
+
+pub(crate) fn gate(config: &NetConfig) -> Gate {
+    Gate::new(config.gate())
 }
 
 /// What two nodes can do.
@@ -193,7 +215,7 @@ fn capabilities() -> Capabilities {
     Capabilities::new([Capability::Lifecycle]).expect("one of ours")
 }
 
-fn identity(text: &str) -> PeerIdentity {
+pub(crate) fn identity(text: &str) -> PeerIdentity {
     PeerIdentity::parse(text).expect("valid")
 }
 

@@ -6,12 +6,11 @@ use futures::{FutureExt, StreamExt, stream};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use strandline_core::error::StorageFault;
-use strandline_core::seed::Seed;
-use strandline_file::node::Node;
-use strandline_net::{Handle, NetConfig, Network, NetworkConfig, NetworkError, Peer, Runtime};
+use strandline_net::Runtime;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::compat::{Compat, TokioAsyncReadCompatExt};
+
+pub use strandline_net::{ServeConfig, ServeError};
 
 /// The tokio runtime that is current where it is made.
 #[derive(Clone, Debug)]
@@ -70,39 +69,8 @@ fn compat(connection: TcpStream) -> io::Result<Compat<TcpStream>> {
     Ok(connection.compat())
 }
 
-/// What a server is made of.
-#[derive(Debug)]
-pub struct ServeConfig {
-    /// The running node; the server closes it.
-    pub node: Node,
-    /// Where to listen. Port 0 asks for any free one.
-    pub listen: SocketAddr,
-    /// Who may link with this node, and whom it calls.
-    pub peers: Vec<Peer>,
-    /// What this node proves its name with when it calls others.
-    pub token: String,
-    /// Limits and periods.
-    pub limits: NetConfig,
-}
-
-/// Why a server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The network did not start.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-    /// The system gave no random bytes.
-    #[error("expected 32 random bytes from the system, found: {0}")]
-    Entropy(getrandom::Error),
-}
-
 /// A node that listens on TCP and calls its peers.
-#[derive(Debug)]
-pub struct Server {
-    network: Network<Tokio>,
-    local: SocketAddr,
-    node: Node,
-}
+pub type Server = strandline_net::Server<Tokio>;
 
 /// Serves a node on the current tokio runtime. Ends once it listens.
 ///
@@ -111,7 +79,7 @@ pub struct Server {
 /// use strandline_core::lifecycle::recovery::Init;
 /// use strandline_core::record::AuthorityId;
 /// use strandline_file::node::{Node, NodeConfig};
-/// use strandline_net::NetConfig;
+/// use strandline_net::{Access, NetConfig};
 /// use strandline_tokio::{ServeConfig, serve};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -127,8 +95,7 @@ pub struct Server {
 /// let server = serve(ServeConfig {
 ///     node,
 ///     listen: "127.0.0.1:0".parse()?,
-///     peers: Vec::new(),
-///     token: "known to those we call".into(),
+///     access: Access { token: "known to those we call".into(), ..Access::default() },
 ///     limits: NetConfig::default(),
 /// })
 /// .await?;
@@ -141,43 +108,13 @@ pub struct Server {
 /// # }
 /// ```
 ///
+/// Dropped: nothing runs, and the node is closed.
+///
 /// # Errors
-/// The node is closed, the address is taken, or a peer is named twice.
+/// The node is closed, the address is taken, or the access cannot be used.
 ///
 /// # Panics
 /// Outside a tokio runtime.
 pub async fn serve(config: ServeConfig) -> Result<Server, ServeError> {
-    let ServeConfig { node, listen, peers, token, limits } = config;
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(ServeError::Entropy)?;
-    let config = NetworkConfig { limits, listen: Some(listen), peers, token, seed: Seed::new(seed) };
-    let network = Network::start(Tokio::current(), node.handle().clone(), config).await?;
-    let local = network.local_addr().expect("it was asked to listen");
-    Ok(Server { network, local, node })
-}
-
-impl Server {
-    /// Where it listens.
-    #[must_use]
-    pub const fn local_addr(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// The handle of its node.
-    #[must_use]
-    pub const fn handle(&self) -> &Handle {
-        self.network.handle()
-    }
-
-    /// Takes no more connections, writes what was submitted, tells the peers, releases the
-    /// directory.
-    ///
-    /// # Errors
-    /// The fault that had stopped the journal.
-    pub async fn shutdown(self) -> Result<(), StorageFault> {
-        let Self { network, node, .. } = self;
-        let closed = network.shutdown().await;
-        drop(node);
-        closed
-    }
+    Server::start(Tokio::current(), config).await
 }

@@ -12,8 +12,9 @@ use strandline_core::lifecycle::api::{
 };
 use strandline_core::lifecycle::recovery::{Init, RecoveryReport};
 use strandline_core::record::{AuthorityId, BlobKey, Key, State};
+use strandline_core::wire::admission::Terms;
 use strandline_file::node::{Node, NodeConfig, RequestFailed, StartError, WaitPolicy};
-use strandline_net::{Handle, NetConfig, Peer};
+use strandline_net::{Access, Handle, NetConfig, Peer};
 use strandline_tokio::{ServeConfig, Server, serve};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
@@ -47,13 +48,14 @@ fn start(path: &Path, identity: &str) -> std::result::Result<(Node, RecoveryRepo
 async fn listen(node: Node, peers: Vec<Peer>, token: &str) -> Result<Server> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let limits = NetConfig { retry_ms: 10, retry_ms_max: 50, ..NetConfig::default() };
-    Ok(serve(ServeConfig { node, listen, peers, token: token.into(), limits }).await?)
+    let access = Access { token: token.into(), peers, ..Access::default() };
+    Ok(serve(ServeConfig { node, listen, access, limits }).await?)
 }
 
 fn peer(identity: &str, address: Option<SocketAddr>) -> Peer {
     let token = address.is_none().then(|| TOKEN.into());
     let address = address.map(|at| at.to_string());
-    Peer { identity: identity.into(), address, token, role: LinkRole::Both }
+    Peer { identity: identity.into(), address, token, role: LinkRole::Both, terms: Terms::default() }
 }
 
 /// What a history of `entries` does to its keys: every key is changed ten times, and every third

@@ -171,6 +171,23 @@ impl Index {
         self.next
     }
 
+    /// Bytes that the batches behind `lsn` occupy; a batch that holds it counts not. All of them for
+    /// `None`.
+    #[must_use]
+    pub fn bytes_after(&self, lsn: Option<Lsn>) -> u64 {
+        let mut sum = 0;
+        for segment in self.segments.iter().rev() {
+            if lsn.is_none_or(|lsn| segment.first > lsn) {
+                sum += segment.bytes;
+                continue;
+            }
+            let relative = lsn.map_or(0, |lsn| lsn.get() - segment.first.get());
+            let behind = segment.batches.iter().rev().take_while(|batch| u64::from(batch.lsn) > relative);
+            return sum + behind.map(|batch| u64::from(batch.units) * ALIGN).sum::<u64>();
+        }
+        sum
+    }
+
     /// Payload bytes retained.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
@@ -253,6 +270,14 @@ mod tests {
         }
         assert_eq!(index.locate(lsn(19)), None);
         assert_eq!((index.bytes(), index.entries(), index.next_lsn()), (180, 18, lsn(19)));
+    }
+
+    #[test]
+    fn the_bytes_behind_an_entry() {
+        let index = index();
+        let after = |n: u64| index.bytes_after(Lsn::new(n));
+        assert_eq!((index.bytes_after(None), after(18), after(12)), (180, 0, 60));
+        assert_eq!((after(13), after(3), after(4)), (80, 80 + 120, 120));
     }
 
     /// The reference keeps every record: 224 bytes of heap for each.

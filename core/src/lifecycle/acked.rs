@@ -225,6 +225,16 @@ impl Acked {
         of(&self.heard).min(of(&self.stored))
     }
 
+    /// As [`Acked::durable`], for what a peer has with its blobs: collecting blobs goes by it.
+    #[must_use]
+    pub fn durable_complete(&self, identity: &str, incarnation: Option<Incarnation>) -> Version {
+        let of = |book: &Book| {
+            let mark = book.get(identity).filter(|mark| mark.incarnation == incarnation);
+            mark.map_or(Version::ZERO, |mark| mark.complete)
+        };
+        of(&self.heard).min(of(&self.stored))
+    }
+
     /// The content the sidecar must be replaced with, if something changed and no write is under
     /// way. Answer it with [`Acked::saved`].
     #[must_use]

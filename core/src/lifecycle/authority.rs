@@ -28,7 +28,8 @@ pub const RESERVED_LEFT_MIN: u64 = 512;
 /// assert!(version <= authority.gate());
 ///
 /// let tail = Version::new(1, 3);
-/// let mut restarted = Authority::open(Some(&sidecar), AuthorityId::from_text("node-a"), tail)?;
+/// let id = AuthorityId::from_text("node-a");
+/// let mut restarted = Authority::open(Some(&sidecar), id, tail, tail.epoch)?;
 /// assert_eq!(restarted.allocate(1)?, Version::new(1, 1028));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -67,6 +68,9 @@ struct Sidecar {
     authority: String,
     epoch: u64,
     reserved: u64,
+    /// A later epoch that was heard of: this one gives no more versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    superseded_by: Option<u64>,
 }
 
 /// Why this replica may not write its log until a person fences the authority (family: caller).
@@ -101,6 +105,16 @@ pub enum AuthorityRefusal {
         epoch: u64,
         /// Where the log ends.
         tail: Version,
+    },
+    /// A later epoch was heard of, in this life or before: somebody fenced this authority.
+    #[error(
+        "the authority holds epoch {epoch}, which was fenced by epoch {by}: fence with one above it to write again"
+    )]
+    Fenced {
+        /// What the sidecar says.
+        epoch: u64,
+        /// The later one.
+        by: u64,
     },
     /// The log holds versions that the sidecar never reserved: it is an old copy.
     #[error(
@@ -140,6 +154,28 @@ pub enum AuthorityExhausted {
     Reservation,
 }
 
+/// Where an epoch comes from, if not from a person: a lease, whose fence token grows with each
+/// holder. Whoever holds it writes; a token is never given twice.
+///
+/// ```
+/// use strandline_core::lifecycle::authority::EpochSource;
+/// struct Lease { token: u64 }
+/// impl EpochSource for Lease {
+///     type Error = core::convert::Infallible;
+///     fn epoch(&mut self) -> Result<Option<u64>, Self::Error> { Ok(Some(self.token)) }
+/// }
+/// assert_eq!(Lease { token: 7 }.epoch(), Ok(Some(7)));
+/// ```
+pub trait EpochSource {
+    /// Why it cannot be asked.
+    type Error;
+    /// The epoch that the holder of the right has; `None` while this replica does not hold it.
+    ///
+    /// # Errors
+    /// It cannot be told: nothing may be taken then.
+    fn epoch(&mut self) -> Result<Option<u64>, Self::Error>;
+}
+
 impl crate::error::Classified for AuthorityRefusal {
     const FAMILY: crate::error::Family = crate::error::Family::Caller;
 }
@@ -173,21 +209,29 @@ impl Authority {
     }
 
     /// Goes on after a restart with the sidecar's content, if there is one, over a log that ends at
-    /// `tail`. What was reserved and not used is burned.
+    /// `tail` and knows of epochs up to `epoch_known`. What was reserved and not used is burned.
     ///
     /// # Errors
     /// The sidecar does not prove that no version above the tail was given.
-    pub fn open(sidecar: Option<&[u8]>, id: AuthorityId, tail: Version) -> Result<Self, AuthorityRefusal> {
+    pub fn open(
+        sidecar: Option<&[u8]>,
+        id: AuthorityId,
+        tail: Version,
+        epoch_known: u64,
+    ) -> Result<Self, AuthorityRefusal> {
         let Some(bytes) = sidecar else {
             return Err(AuthorityRefusal::Lost { tail });
         };
-        let Sidecar { authority, epoch, reserved } = serde_json::from_slice(bytes)
+        let Sidecar { authority, epoch, reserved, superseded_by } = serde_json::from_slice(bytes)
             .map_err(|error| AuthorityRefusal::Unreadable { found: error.to_string() })?;
         if authority != id.as_str() {
             return Err(AuthorityRefusal::Identity { expected: id, found: authority });
         }
         if tail.epoch > epoch {
             return Err(AuthorityRefusal::Superseded { epoch, tail });
+        }
+        if let Some(by) = superseded_by.max(Some(epoch_known)).filter(|by| *by > epoch) {
+            return Err(AuthorityRefusal::Fenced { epoch, by });
         }
         let bound = Version::new(epoch, reserved);
         if tail > bound {
@@ -247,17 +291,30 @@ impl Authority {
         }
         let bound = given.max(self.reserved).saturating_add(RESERVED_PER_WRITE);
         self.write = Write::InFlight { bound };
-        Some(self.content(bound))
+        Some(self.content(bound, None))
     }
 
     /// The sidecar's content for a log that is being created: nothing is reserved yet.
     #[must_use]
     pub fn initial_content(&self) -> Vec<u8> {
-        self.content(self.reserved)
+        self.content(self.reserved, None)
     }
 
-    fn content(&self, reserved: u64) -> Vec<u8> {
-        let content = Sidecar { authority: self.id.as_str().to_string(), epoch: self.epoch, reserved };
+    /// The sidecar's content once a later epoch was heard of: it opens no more.
+    #[must_use]
+    pub fn superseded_content(&self, by: u64) -> Vec<u8> {
+        self.content(self.reserved, Some(by))
+    }
+
+    /// Whether a reservation is under way.
+    #[must_use]
+    pub const fn reserving(&self) -> bool {
+        matches!(self.write, Write::InFlight { .. })
+    }
+
+    fn content(&self, reserved: u64, superseded_by: Option<u64>) -> Vec<u8> {
+        let authority = self.id.as_str().to_string();
+        let content = Sidecar { authority, epoch: self.epoch, reserved, superseded_by };
         serde_json::to_vec(&content).expect("a string and two numbers are JSON")
     }
 
@@ -293,13 +350,13 @@ mod tests {
     }
 
     fn open(sidecar: &[u8], tail: Version) -> Result<Authority, AuthorityRefusal> {
-        Authority::open(Some(sidecar), id(), tail)
+        Authority::open(Some(sidecar), id(), tail, tail.epoch)
     }
 
     #[test]
     fn open_lost() {
         for tail in [Version::ZERO, Version::new(1, 5)] {
-            let refused = Authority::open(None, id(), tail).expect_err("refused");
+            let refused = Authority::open(None, id(), tail, tail.epoch).expect_err("refused");
             assert_eq!(refused, AuthorityRefusal::Lost { tail });
         }
     }
@@ -314,7 +371,8 @@ mod tests {
 
     #[test]
     fn open_another_identity() {
-        let refused = Authority::open(Some(&sidecar(1, 9)), AuthorityId::from_text("b"), Version::ZERO);
+        let other = AuthorityId::from_text("b");
+        let refused = Authority::open(Some(&sidecar(1, 9)), other, Version::ZERO, 0);
         assert!(matches!(refused, Err(AuthorityRefusal::Identity { .. })));
     }
 
@@ -325,6 +383,16 @@ mod tests {
             open(&sidecar(1, 9), tail).expect_err("refused"),
             AuthorityRefusal::Superseded { epoch: 1, tail }
         );
+    }
+
+    #[test]
+    fn open_fenced() {
+        let tail = Version::new(3, 1);
+        let known = Authority::open(Some(&sidecar(3, 9)), id(), tail, 4).expect_err("refused");
+        assert_eq!(known, AuthorityRefusal::Fenced { epoch: 3, by: 4 });
+        let stored = open(&sidecar(3, 9), tail).expect("opens").superseded_content(7);
+        let stored = open(&stored, tail).expect_err("refused");
+        assert_eq!(stored, AuthorityRefusal::Fenced { epoch: 3, by: 7 });
     }
 
     #[test]

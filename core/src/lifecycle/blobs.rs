@@ -7,13 +7,16 @@ use super::fetch::{PieceRefused, PieceUse};
 use super::session::Session;
 use super::shared::{LinkPurpose, Shared};
 use super::source::Source;
-use crate::error::StorageFault;
+use crate::error::{StorageCause, StorageFault};
 use crate::record::BlobKey;
 use crate::wire::blob::{BlobMessage, PeerKey};
 use crate::wire::message::Message;
 use crate::wire::own::{BlobRange, BlobRangeGet, OwnMessage};
 use alloc::string::ToString;
 use alloc::vec::Vec;
+
+/// Most bytes of blobs that one request for whole blobs is answered with. From the reference.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Only SHA-256 keys, verified, exist for us.
 fn ours(key: &PeerKey) -> Option<BlobKey> {
@@ -34,9 +37,10 @@ impl Session {
         }
         let link = self.link;
         loop {
-            let fetching = &shared.fetching;
+            let Shared { fetching, partials, config, .. } = &mut *shared;
             let busy = |key| fetching.get(&key).is_some_and(|other| *other != link);
-            let Some(request) = self.fetch.next(shared.config.blob_requests_max, busy) else { break };
+            let partial = |key| partials.take(key);
+            let Some(request) = self.fetch.next(config.blob_requests_max, busy, partial) else { break };
             shared.fetching.insert(request.key, link);
             let (key, offset, bytes) = (request.key, request.offset, u64::from(request.bytes));
             self.send_own(shared, OwnMessage::BlobRangeGet(BlobRangeGet { key, offset, bytes }));
@@ -45,7 +49,7 @@ impl Session {
 
     /// Asks a peer without pieces for whole blobs, all that are wanted at once.
     fn ask_whole(&mut self, shared: &mut Shared) {
-        while let Some(request) = self.fetch.next(shared.config.wire.blob.keys_max, |_| false) {
+        while let Some(request) = self.fetch.next(shared.config.wire.blob.keys_max, |_| false, |_| None) {
             self.send(shared, &Message::Blob(BlobMessage::Get { key: request.key.into() }));
         }
     }
@@ -54,7 +58,9 @@ impl Session {
     pub(super) fn drop_fetch(&mut self, shared: &mut Shared) {
         let link = self.link;
         shared.fetching.retain(|_, fetches| *fetches != link);
-        self.fetch.clear();
+        for (key, partial) in self.fetch.clear() {
+            shared.keep_partial(key, partial);
+        }
     }
 
     /// The peer asks for a piece.
@@ -128,20 +134,13 @@ impl Session {
                 shared.blob(link, purpose, |ticket| BlobCommand::Write { ticket, key, offset, bytes });
             }
             Ok(PieceUse::Late) => {}
+            Ok(PieceUse::Restart) => self.fetch.restart(key),
             Err(PieceRefused { expected }) => {
                 let found = alloc::format!("a piece of {key} at {offset} of {total}");
                 return self.fault(shared, PeerFaultKind::Blob, expected, found);
             }
         }
         self.pump_fetch(shared);
-    }
-
-    /// The peer does not have a blob that its own record names.
-    pub(super) fn on_piece_absent(&mut self, shared: &mut Shared, key: BlobKey) {
-        if self.fetch.absent(key) {
-            let reason = PairReason::BlobMissing;
-            self.stop(shared, crate::verdict::Verdict::Unknown { reason });
-        }
     }
 
     /// A piece was written.
@@ -152,8 +151,14 @@ impl Session {
         bytes: u64,
         result: Result<(), StorageFault>,
     ) {
-        if let Err(fault) = result {
-            return self.close(shared, CloseReason::Storage(fault));
+        match result {
+            Ok(()) => {}
+            // The store let go of what came before: begin anew.
+            Err(fault) if fault.cause == StorageCause::Missing => {
+                self.fetch.restart(key);
+                return self.pump_fetch(shared);
+            }
+            Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
         }
         if let Some(total) = self.fetch.written(key, bytes) {
             shared.blob(self.link, LinkPurpose::CommitFetched(key), |ticket| BlobCommand::Commit {
@@ -176,8 +181,20 @@ impl Session {
         if shared.fetching.get(&key) == Some(&self.link) {
             shared.fetching.remove(&key);
         }
+        let resumed = self.fetch.resumed(key);
         match result {
             Ok(Stored::Stored) => true,
+            // A part of it came over another link, so that it is no fault of this peer's.
+            Ok(Stored::Mismatch) if resumed => {
+                self.fetch.restart(key);
+                self.pump_fetch(shared);
+                false
+            }
+            Err(fault) if resumed && fault.cause == StorageCause::Missing => {
+                self.fetch.restart(key);
+                self.pump_fetch(shared);
+                false
+            }
             Ok(Stored::Mismatch) => {
                 let expected = alloc::format!("bytes whose SHA-256 is {key}");
                 self.fault(shared, PeerFaultKind::Blob, expected, "other bytes");
@@ -188,13 +205,6 @@ impl Session {
                 false
             }
         }
-    }
-
-    /// A blob is stored, whoever brought it: what waited for it goes on.
-    pub(super) fn on_blob_stored(&mut self, shared: &mut Shared, key: BlobKey) {
-        self.fetch.stored(key);
-        self.pump_fetch(shared);
-        self.advance_batch(shared);
     }
 
     /// A peer sends a whole blob, ahead of the record that needs it or because we asked.
@@ -265,7 +275,9 @@ impl Session {
                 alloc::format!("at most {} blobs asked for at once", shared.config.wire.blob.keys_max);
             return self.fault(shared, PeerFaultKind::Limit, expected, keys.len().to_string());
         }
-        self.serve_queue.extend(keys.iter().filter_map(ours));
+        self.requests += 1;
+        let request = self.requests;
+        self.serve_queue.extend(keys.iter().filter_map(ours).map(|key| (request, key)));
         self.pump_serve(shared);
     }
 
@@ -275,8 +287,8 @@ impl Session {
             && !self.serve_queue.is_empty()
             && self.has_room(shared)
         {
-            let Some(key) = self.serve_queue.pop_front() else { break };
-            self.read_whole(shared, key);
+            let Some((request, key)) = self.serve_queue.pop_front() else { break };
+            self.read_whole(shared, key, Some(request));
         }
     }
 
@@ -285,6 +297,7 @@ impl Session {
         &mut self,
         shared: &mut Shared,
         key: BlobKey,
+        request: Option<u64>,
         result: Result<Option<BlobPiece>, StorageFault>,
     ) {
         self.serving -= 1;
@@ -293,15 +306,28 @@ impl Session {
             Ok(Some(piece))
                 if piece.total <= u64::from(super::session::blob_put_bytes_max(&shared.config)) =>
             {
-                self.send(shared, &Message::Blob(BlobMessage::Put { key: key.into(), data: piece.bytes }));
+                if request.is_none_or(|request| self.may_answer(request, piece.total)) {
+                    let data = piece.bytes;
+                    self.send(shared, &Message::Blob(BlobMessage::Put { key: key.into(), data }));
+                }
             }
-            Ok(Some(_)) if needed => self.push_failed(shared, PairReason::BlobTooLarge),
-            Ok(None) if needed => self.push_failed(shared, PairReason::BlobMissing),
+            Ok(Some(_)) if needed => self.push_failed(shared, key, PairReason::BlobTooLarge),
+            Ok(None) if needed => self.push_failed(shared, key, PairReason::BlobMissing),
             // Asked for and not to be had: the reference's peers take silence as an answer.
             Ok(Some(_) | None) => {}
             Err(fault) => return self.read_failed(shared, fault),
         }
         self.pump_serve(shared);
+    }
+
+    /// Whether a request for whole blobs may get so many bytes more. What it does not get the peer asks
+    /// for again.
+    fn may_answer(&mut self, request: u64, bytes: u64) -> bool {
+        if self.answering.0 < request {
+            self.answering = (request, 0);
+        }
+        self.answering.1 += bytes;
+        self.answering.1 <= ANSWER_BYTES_MAX
     }
 
     /// A peer has stored a whole blob.

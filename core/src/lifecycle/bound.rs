@@ -34,26 +34,35 @@ pub fn compaction_bound(
     if tail <= floor {
         return Err(RequestError::NoProgress { floor });
     }
-    let mut lowest: Option<(&Member, Version)> = None;
-    for member in members.list() {
-        let counted = match member.state {
-            MemberState::Joining { cut } => cut,
-            MemberState::Active => Some(acked.durable(&member.identity, member.incarnation)),
-            MemberState::Lapsed => None,
-        };
-        if let Some(version) = counted
-            && lowest.is_none_or(|(_, low)| version < low)
-        {
-            lowest = Some((member, version));
-        }
-    }
-    match lowest {
+    match lowest(members, acked) {
         Some((member, acked)) if acked <= floor => {
             Err(RequestError::Behind { member: member.identity.clone(), acked, floor })
         }
         Some((_, acked)) => Ok(acked.min(tail)),
         None => Ok(tail),
     }
+}
+
+/// Where a member counts, if it does: the rows of the table above.
+pub(super) fn counted(member: &Member, acked: &Acked) -> Option<Version> {
+    match member.state {
+        MemberState::Joining { cut } => cut,
+        MemberState::Active => Some(acked.durable(&member.identity, member.incarnation)),
+        MemberState::Lapsed => None,
+    }
+}
+
+/// The member that compaction waits for, and where it counts: the one furthest behind.
+pub(super) fn lowest<'a>(members: &'a Members, acked: &Acked) -> Option<(&'a Member, Version)> {
+    let mut lowest: Option<(&Member, Version)> = None;
+    for member in members.list() {
+        if let Some(version) = counted(member, acked)
+            && lowest.is_none_or(|(_, low)| version < low)
+        {
+            lowest = Some((member, version));
+        }
+    }
+    lowest
 }
 
 #[cfg(test)]

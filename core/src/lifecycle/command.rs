@@ -96,6 +96,39 @@ pub enum BlobCommand {
         /// The piece.
         bytes: Vec<u8>,
     },
+    /// Throws away the pieces written of a blob, if there are any.
+    Abandon {
+        /// Answers when no piece is left.
+        ticket: Ticket<blob_op::Abandon>,
+        /// Which blob.
+        key: BlobKey,
+    },
+    /// A page of the blobs that are stored, in order of their keys. Pieces of uploads are none.
+    List {
+        /// Fewer than asked for only at the end.
+        ticket: Ticket<blob_op::List>,
+        /// The keys above this one; from the first if absent.
+        after: Option<BlobKey>,
+        /// How many at most.
+        count_max: u32,
+    },
+    /// Removes blobs.
+    Remove {
+        /// Answers what was removed. One that is not stored is none.
+        ticket: Ticket<blob_op::Remove>,
+        /// Which.
+        keys: Vec<BlobKey>,
+        /// One that was stored, or stored again, less than this long ago stays.
+        untouched_ms: u64,
+    },
+    /// Reads a blob through and compares it with its key. One that is damaged is set aside: it is not
+    /// stored any more, and its bytes are kept for a person.
+    Verify {
+        /// Answers what it found.
+        ticket: Ticket<blob_op::Verify>,
+        /// Which blob.
+        key: BlobKey,
+    },
     /// Verifies the pieces written and makes the blob visible and durable.
     Commit {
         /// Answers whether the pieces have this key; if not they are thrown away.
@@ -124,6 +157,18 @@ pub mod blob_op {
     /// [`super::BlobCommand::Commit`]
     #[derive(Debug)]
     pub enum Commit {}
+    /// [`super::BlobCommand::Abandon`]
+    #[derive(Debug)]
+    pub enum Abandon {}
+    /// [`super::BlobCommand::List`]
+    #[derive(Debug)]
+    pub enum List {}
+    /// [`super::BlobCommand::Remove`]
+    #[derive(Debug)]
+    pub enum Remove {}
+    /// [`super::BlobCommand::Verify`]
+    #[derive(Debug)]
+    pub enum Verify {}
 }
 
 /// A piece of a blob.
@@ -144,6 +189,40 @@ pub enum Stored {
     Mismatch,
 }
 
+/// A blob that is stored.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ListedBlob {
+    /// Its key.
+    pub key: BlobKey,
+    /// Its length.
+    pub bytes: u64,
+    /// How long ago it was last stored, by any clock of the host that goes on over restarts.
+    pub untouched_ms: u64,
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RemovedBlobs {
+    /// How many blobs.
+    pub blobs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a blob turned out to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Checked {
+    /// Its bytes have its key.
+    Sound {
+        /// How many there are.
+        bytes: u64,
+    },
+    /// It is not stored.
+    Missing,
+    /// Its bytes were others; they were set aside.
+    Damaged,
+}
+
 /// How a [`BlobCommand`] ended.
 #[derive(Debug)]
 pub enum BlobOutcome {
@@ -157,6 +236,14 @@ pub enum BlobOutcome {
     Write(Result<(), StorageFault>),
     /// Of [`BlobCommand::Commit`].
     Commit(Result<Stored, StorageFault>),
+    /// Of [`BlobCommand::Abandon`].
+    Abandon(Result<(), StorageFault>),
+    /// Of [`BlobCommand::List`].
+    List(Result<Vec<ListedBlob>, StorageFault>),
+    /// Of [`BlobCommand::Remove`].
+    Remove(Result<RemovedBlobs, StorageFault>),
+    /// Of [`BlobCommand::Verify`].
+    Verify(Result<Checked, StorageFault>),
 }
 
 macro_rules! operations {
@@ -177,4 +264,8 @@ operations! {
     Put -> Stored,
     Write -> (),
     Commit -> Stored,
+    Abandon -> (),
+    List -> Vec<ListedBlob>,
+    Remove -> RemovedBlobs,
+    Verify -> Checked,
 }

@@ -3,6 +3,7 @@
 
 use super::api::{Compacted, Done, Event, RequestError, RequestId};
 use super::compact::{CompactPurpose, Compaction, CompactionPlan, CompactionResult};
+use super::lagging::BY_POLICY;
 use super::membership::{Member, MemberState, compaction_bound};
 use super::opaque::{Opaque, floor_bytes};
 use super::shared::{Commit, Purpose, Shared};
@@ -21,7 +22,11 @@ pub(super) struct Running {
     /// What the rounds before achieved.
     before: Compacted,
     part: Compaction,
-    /// What it made, while `current` is being replaced.
+    /// A fresh segment is awaited before the commit.
+    switching: bool,
+    /// `current` is being replaced.
+    committing: bool,
+    /// What it made, until that counts.
     result: Option<CompactionResult>,
 }
 
@@ -29,6 +34,7 @@ pub(super) struct Running {
 fn target(shared: &Shared, upto: Option<Version>) -> Result<(Version, Lsn), RequestError> {
     let (tail, floor) = (shared.history.tail(), shared.history.floor());
     let most = compaction_bound(&shared.members, &shared.acked, tail, floor)?;
+    let most = shared.compaction_beside_resets(most)?;
     let found = upto.unwrap_or(most);
     if found <= floor && upto.is_none() {
         return Err(RequestError::NoProgress { floor });
@@ -58,6 +64,9 @@ impl Shared {
         if self.install.is_some() {
             return Err(RequestError::Busy { what: "the installation of a snapshot" });
         }
+        if self.fencing.is_some() {
+            return Err(RequestError::Busy { what: "a move of the authority" });
+        }
         let (target, through) = target(self, upto)?;
         let before = Compacted {
             floor: self.history.floor(),
@@ -66,7 +75,14 @@ impl Shared {
             entries_dropped: 0,
             tombstones_dropped: 0,
         };
-        self.begin_round(request, target, through, before)
+        let switching = self.wants_fresh_segment(request, through);
+        self.begin_round(request, target, through, before)?;
+        if let Some(running) = self.compaction.as_mut().filter(|_| switching) {
+            running.switching = true;
+            let gate = self.gate();
+            self.journal.switch_segment(gate, &mut self.out);
+        }
+        Ok(())
     }
 
     /// Begins one round of a compaction to `target`: as far as its bound of keys reaches.
@@ -94,7 +110,15 @@ impl Shared {
             epochs: self.history.epochs(),
             keys_per_round_max: self.config.compaction_keys_max,
         });
-        self.compaction = Some(Running { request, target, before, part, result: None });
+        self.compaction = Some(Running {
+            request,
+            target,
+            before,
+            part,
+            switching: false,
+            committing: false,
+            result: None,
+        });
         self.advance_compaction();
         Ok(())
     }
@@ -126,35 +150,48 @@ impl Shared {
         self.advance_compaction();
     }
 
-    fn advance_compaction(&mut self) {
+    /// Goes on with a compaction that waits for its fresh segment.
+    pub(super) fn advance_switching(&mut self) {
+        if self.compaction.as_ref().is_some_and(|running| running.switching) {
+            self.advance_compaction();
+        }
+    }
+
+    pub(super) fn advance_compaction(&mut self) {
         let Some(mut running) = self.compaction.take() else { return };
-        if running.result.is_some() {
-            self.compaction = Some(running);
-            return;
-        }
-        running.part.step(self.journal.index(), &mut self.out);
-        match running.part.result() {
-            None => self.compaction = Some(running),
-            Some(Err(error)) => {
-                self.removals.insert(running.part.file());
-                self.remove_unused();
-                self.freed = true;
-                self.out.event(Event::Done { request: running.request, done: Done::Refused(error) });
-            }
-            Some(Ok(result)) => {
-                self.obsolete =
-                    self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
-                let (mut current, mut opaque) = (self.current.clone(), self.opaque.clone());
-                current.checkpoint = Some(result.checkpoint);
-                current.floor = floor_bytes(result.floor);
-                current.floor_digest = result.floor_digest;
-                current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
-                opaque.checkpoint_records = result.records;
-                running.result = Some(result);
-                self.compaction = Some(running);
-                self.save_current(Commit::Compaction, current, opaque);
+        if running.result.is_none() {
+            running.part.step(self.journal.index(), &mut self.out);
+            match running.part.result() {
+                None => {}
+                Some(Ok(result)) => running.result = Some(result),
+                Some(Err(error)) => {
+                    self.removals.insert(running.part.file());
+                    self.remove_unused();
+                    self.freed = true;
+                    return self.answer_compaction(running.request, Done::Refused(error));
+                }
             }
         }
+        running.switching &= self.journal.take_switched_if(running.switching).is_none();
+        // One replacement of `current` at a time.
+        let due = !running.switching && !running.committing && self.committing.is_none();
+        if let Some(result) = running.result.as_ref().filter(|_| due) {
+            running.committing = true;
+            self.commit_compaction(result);
+        }
+        self.compaction = Some(running);
+    }
+
+    fn commit_compaction(&mut self, result: &CompactionResult) {
+        self.obsolete = self.current.checkpoint.map(|c| FileName::Checkpoint(c.number)).into_iter().collect();
+        let (mut current, mut opaque) = (self.current.clone(), self.opaque.clone());
+        current.checkpoint = Some(result.checkpoint);
+        current.floor = floor_bytes(result.floor);
+        current.floor_digest = result.floor_digest;
+        current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
+        opaque.checkpoint_records = result.records;
+        opaque.wanting = self.wanting();
+        self.save_current(Commit::Compaction, current, opaque);
     }
 
     /// Replaces `current`: the commit point. What peers are told, and what files are kept, follows the
@@ -171,7 +208,9 @@ impl Shared {
         let Some((current, opaque)) = self.committing.take() else {
             unreachable!("current was being replaced");
         };
-        (self.current, self.opaque) = (current, opaque);
+        // Numbers of checkpoints may have been taken meanwhile.
+        let next_checkpoint = self.current.next_checkpoint.max(current.next_checkpoint);
+        (self.current, self.opaque) = (Current { next_checkpoint, ..current }, opaque);
     }
 
     /// `current` names the new checkpoint.
@@ -200,14 +239,26 @@ impl Shared {
         {
             return;
         }
-        self.out.event(Event::Done { request, done: Done::Compacted(compacted) });
+        self.answer_compaction(request, Done::Compacted(compacted));
+    }
+
+    /// Tells whoever asked for a compaction how it ended; one by policy is told to everyone.
+    fn answer_compaction(&mut self, request: RequestId, done: Done) {
+        match (request == BY_POLICY, done) {
+            (false, done) => self.out.event(Event::Done { request, done }),
+            (true, Done::Compacted(compacted)) => self.out.event(Event::Compacted { compacted }),
+            (
+                true,
+                Done::Refused(_) | Done::Members | Done::Fenced(_) | Done::Collected(_) | Done::Scrubbed(_),
+            ) => self.lagging.rests = true,
+        }
     }
 
     /// Whoever asked for the compaction under way is told that a fault ended it.
     pub(super) fn refuse_running(&mut self, fault: &StorageFault) {
         if let Some(running) = self.compaction.take() {
             let done = Done::Refused(RequestError::Storage(fault.clone()));
-            self.out.event(Event::Done { request: running.request, done });
+            self.answer_compaction(running.request, done);
         }
     }
 

@@ -29,8 +29,38 @@ pub struct ReplicaConfig {
     pub keepalive_ms: u64,
     /// How long such a link may be silent.
     pub idle_ms: u64,
+    /// Most records that may wait for their blobs; beyond them whole batches wait.
+    pub blobs_wanted_max: u32,
+    /// How long blobs may fail to come without a verdict.
+    pub blob_wait_ms: u64,
+    /// Most reads of the journal for peers that are out at once, over all links.
+    pub plan_reads_max: u32,
+    /// Most bytes of the journal that are kept for other peers after they were read for one.
+    pub plan_kept_bytes_max: u64,
+    /// A member with more bytes of journal than this above what it acknowledged lapses: it holds
+    /// compaction up no more, and must be reseeded. Off if absent.
+    pub member_lag_bytes_max: Option<u64>,
+    /// A member that has not acknowledged for longer than this what was there to acknowledge lapses.
+    /// Counted from the start of the run, looked at every `keepalive_ms`. Off if absent.
+    pub member_lag_ms_max: Option<u64>,
+    /// With so many bytes of journal above the floor it is compacted, once at least half of that may
+    /// go. Off if absent.
+    pub compact_after_bytes: Option<u64>,
+    /// The same, in records above the floor. Off if absent.
+    pub compact_after_entries: Option<u64>,
     /// Most distinct keys that one round of compaction holds in memory.
     pub compaction_keys_max: u32,
+    /// Most open subscriptions.
+    pub subscriptions_max: u32,
+    /// Most reads for subscriptions that are under way at once.
+    pub subscription_reads_max: u32,
+    /// About how many bytes of changes one page holds, and one read for it; a longer batch is read
+    /// and handed out alone.
+    pub page_bytes_max: u32,
+    /// About how many bytes of the latest changes are kept in memory for subscriptions that keep up.
+    pub recent_bytes_max: u32,
+    /// How long a reset may hold the journal after its cut back from compaction, from its beginning.
+    pub reset_hold_ms: u64,
 }
 
 impl Default for ReplicaConfig {
@@ -47,7 +77,20 @@ impl Default for ReplicaConfig {
             acked_save_ms: 50,
             keepalive_ms: 15_000,
             idle_ms: 60_000,
+            blobs_wanted_max: 65_536,
+            blob_wait_ms: 60_000,
+            plan_reads_max: 8,
+            plan_kept_bytes_max: 8 << 20,
+            member_lag_bytes_max: None,
+            member_lag_ms_max: None,
+            compact_after_bytes: None,
+            compact_after_entries: None,
             compaction_keys_max: 262_144,
+            subscriptions_max: 256,
+            subscription_reads_max: 8,
+            page_bytes_max: 256 << 10,
+            recent_bytes_max: 4 << 20,
+            reset_hold_ms: 60_000,
         }
     }
 }
@@ -119,7 +162,11 @@ impl ReplicaConfig {
             ("link_queue_bytes_max", self.link_queue_bytes_max),
             ("blob_requests_max", u64::from(self.blob_requests_max)),
             ("snapshot_requests_max", u64::from(self.snapshot_requests_max)),
+            ("blobs_wanted_max", u64::from(self.blobs_wanted_max)),
+            ("plan_reads_max", u64::from(self.plan_reads_max)),
             ("compaction_keys_max", u64::from(self.compaction_keys_max)),
+            ("subscription_reads_max", u64::from(self.subscription_reads_max)),
+            ("page_bytes_max", u64::from(self.page_bytes_max)),
         ] {
             if value == 0 {
                 return Err(ConfigError::Zero { name });

@@ -8,6 +8,16 @@ use alloc::vec::Vec;
 /// Kind of an entry that is a record's canonical bytes.
 pub const ENTRY_RECORD: u8 = 1;
 
+/// Kind of an entry that is a record's canonical bytes, appended while its blob was missing: the blob
+/// is wanted until it is stored, or until a later record of the key settles it.
+pub const ENTRY_RECORD_WANTED: u8 = 3;
+
+/// Whether an entry of this kind is a record.
+#[must_use]
+pub const fn is_record(kind: u8) -> bool {
+    matches!(kind, ENTRY_RECORD | ENTRY_RECORD_WANTED)
+}
+
 /// Kind of an entry that begins an epoch of the authority.
 pub const ENTRY_EPOCH_START: u8 = 2;
 
@@ -38,7 +48,7 @@ pub enum JournalEntry<'a> {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EntryError {
     /// A kind this program does not know.
-    #[error("entry of kind {found}: expected 1 (record) or 2 (epoch start)")]
+    #[error("entry of kind {found}: expected 1 (record), 2 (epoch start) or 3 (record without its blob)")]
     Kind {
         /// What was found.
         found: u8,
@@ -92,7 +102,7 @@ impl<'a> JournalEntry<'a> {
     /// The kind is unknown or the bytes are none of that kind.
     pub fn parse(kind: u8, bytes: &'a [u8]) -> Result<Self, EntryError> {
         match kind {
-            ENTRY_RECORD => Ok(Self::Record(RecordView::parse(bytes)?)),
+            ENTRY_RECORD | ENTRY_RECORD_WANTED => Ok(Self::Record(RecordView::parse(bytes)?)),
             ENTRY_EPOCH_START => EpochStart::decode(bytes).map(Self::EpochStart),
             found => Err(EntryError::Kind { found }),
         }

@@ -3,8 +3,10 @@
 //! Pure bookkeeping for one link. A blob that fits one piece is stored in one step; a larger one is
 //! written piece by piece, in order, and committed when all of it was written. A request stays open
 //! until its piece was written, and open requests are bounded by their number, so memory is bounded by
-//! that number times the longest piece, however slow the disk is.
+//! that number times the longest piece, however slow the disk is. A blob that came in part over
+//! another link goes on where that one ended.
 
+use super::partials::Partial;
 use crate::limits::PIECE_BYTES_MAX;
 use crate::record::BlobKey;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,6 +29,8 @@ pub(super) enum PieceUse {
     Write(u64, Vec<u8>),
     /// It was asked for, and the blob was stored otherwise meanwhile.
     Late,
+    /// What another link left of this blob has another length: begin anew.
+    Restart,
 }
 
 /// Why a piece was not what was asked for.
@@ -44,6 +48,8 @@ struct Active {
     asked_open: u32,
     /// Pieces that came and are being stored.
     storing: u32,
+    /// Another link brought its beginning.
+    resumed: bool,
 }
 
 /// The blobs one link fetches.
@@ -72,9 +78,31 @@ impl Fetch {
         self.wanted.is_empty()
     }
 
-    /// The peer says that it lacks a blob. Whether that leaves us without a blob we want.
+    /// The peer says that it lacks a blob. Whether that leaves us without a blob we want; it is not
+    /// asked for again before it is wanted again.
     pub(super) fn absent(&mut self, key: BlobKey) -> bool {
-        !self.came_late(key) && self.wanted.contains(&key)
+        if self.came_late(key) || !self.wanted.remove(&key) {
+            return false;
+        }
+        if let Some(active) = self.active.get_mut(&key) {
+            active.asked_open = active.asked_open.saturating_sub(1);
+            self.open = self.open.saturating_sub(1);
+        }
+        self.forget(key);
+        true
+    }
+
+    /// Begins anew with a blob: what is in the store of it is of no use.
+    pub(super) fn restart(&mut self, key: BlobKey) {
+        self.forget(key);
+        if self.wanted.contains(&key) {
+            self.queue.push_front(key);
+        }
+    }
+
+    /// Whether what came of a blob over another link is part of what is in the store of it.
+    pub(super) fn resumed(&self, key: BlobKey) -> bool {
+        self.active.get(&key).is_some_and(|active| active.resumed)
     }
 
     /// Whether an answer about `key` is one that nobody waits for any more. Answers come in the order of
@@ -90,11 +118,13 @@ impl Fetch {
     }
 
     /// The next piece to ask for while fewer than `open_max` requests are open. `busy` says that
-    /// another link fetches the blob: it is left in the queue.
+    /// another link fetches the blob: it is left in the queue. `partial` gives what another link left
+    /// of it.
     pub(super) fn next(
         &mut self,
         open_max: u32,
         mut busy: impl FnMut(BlobKey) -> bool,
+        mut partial: impl FnMut(BlobKey) -> Option<Partial>,
     ) -> Option<PieceRequest> {
         if self.open >= open_max {
             return None;
@@ -116,13 +146,21 @@ impl Fetch {
                 self.queue.push_back(key);
                 continue;
             }
-            let asked = u64::from(PIECE_BYTES_MAX);
-            self.active.insert(
-                key,
-                Active { total: None, asked, received: 0, written: 0, asked_open: 1, storing: 0 },
-            );
+            let partial = partial(key);
+            let offset = partial.map_or(0, |partial| partial.resume_at());
+            let total = partial.filter(|_| offset > 0).map(|partial| partial.total);
+            let active = Active {
+                total,
+                asked: offset + u64::from(PIECE_BYTES_MAX),
+                received: offset,
+                written: offset,
+                asked_open: 1,
+                storing: 0,
+                resumed: offset > 0,
+            };
+            self.active.insert(key, active);
             self.open += 1;
-            return Some(PieceRequest { key, offset: 0, bytes: PIECE_BYTES_MAX });
+            return Some(PieceRequest { key, offset, bytes: PIECE_BYTES_MAX });
         }
         None
     }
@@ -146,6 +184,11 @@ impl Fetch {
             return refused("the pieces of a blob in the order they were asked for");
         }
         if active.total.is_some_and(|known| known != total) {
+            if active.resumed && active.written == active.received {
+                active.asked_open -= 1;
+                self.open -= 1;
+                return Ok(PieceUse::Restart);
+            }
             return refused("one length for one blob");
         }
         let rest = total.saturating_sub(offset);
@@ -164,7 +207,7 @@ impl Fetch {
 
     /// A piece was written; true when all of the blob was, so that it can be committed.
     pub(super) fn written(&mut self, key: BlobKey, bytes: u64) -> Option<u64> {
-        let active = self.active.get_mut(&key)?;
+        let active = self.active.get_mut(&key).filter(|active| active.storing > 0)?;
         active.written += bytes;
         active.storing -= 1;
         self.open -= 1;
@@ -187,9 +230,16 @@ impl Fetch {
         }
     }
 
-    /// Wants nothing any more; answers that still come are refused as not asked for.
-    pub(super) fn clear(&mut self) {
+    /// Wants nothing any more; answers that still come are refused as not asked for. What came in part
+    /// is left to another link.
+    pub(super) fn clear(&mut self) -> Vec<(BlobKey, Partial)> {
+        let part = |(key, active): (&BlobKey, &Active)| {
+            let total = active.total.filter(|_| active.received > 0)?;
+            Some((*key, Partial { total, received: active.received }))
+        };
+        let parts = self.active.iter().filter_map(part).collect();
         *self = Self::default();
+        parts
     }
 }
 
@@ -210,18 +260,18 @@ mod tests {
         fetch.want(key(1));
         fetch.want(key(1));
         assert_eq!(fetch.wanted.len(), 1);
-        let request = fetch.next(4, |_| false).expect("wanted");
+        let request = fetch.next(4, |_| false, |_| None).expect("wanted");
         assert_eq!((request.offset, request.key), (0, key(1)));
         assert_eq!(fetch.piece(key(1), 0, 3, vec![1, 2, 3]), Ok(PieceUse::Put(vec![1, 2, 3])));
         fetch.stored(key(1));
-        assert!(fetch.is_done() && fetch.next(4, |_| false).is_none());
+        assert!(fetch.is_done() && fetch.next(4, |_| false, |_| None).is_none());
     }
 
     #[test]
     fn an_empty_blob_is_a_put_of_nothing() {
         let mut fetch = Fetch::default();
         fetch.want(key(1));
-        let _ = fetch.next(4, |_| false);
+        let _ = fetch.next(4, |_| false, |_| None);
         assert_eq!(fetch.piece(key(1), 0, 0, vec![]), Ok(PieceUse::Put(vec![])));
     }
 
@@ -230,15 +280,15 @@ mod tests {
         let mut fetch = Fetch::default();
         fetch.want(key(1));
         let total = 2 * PIECE + 5;
-        assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(0));
-        assert_eq!(fetch.next(2, |_| false), None, "its length is not known yet");
+        assert_eq!(fetch.next(2, |_| false, |_| None).map(|r| r.offset), Some(0));
+        assert_eq!(fetch.next(2, |_| false, |_| None), None, "its length is not known yet");
         let first = fetch.piece(key(1), 0, total, vec![0; PIECE as usize]);
         assert!(matches!(first, Ok(PieceUse::Write(0, _))));
-        assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(PIECE));
-        assert_eq!(fetch.next(2, |_| false), None, "the first piece is not written yet");
+        assert_eq!(fetch.next(2, |_| false, |_| None).map(|r| r.offset), Some(PIECE));
+        assert_eq!(fetch.next(2, |_| false, |_| None), None, "the first piece is not written yet");
         assert_eq!(fetch.written(key(1), PIECE), None);
-        assert_eq!(fetch.next(2, |_| false).map(|r| r.offset), Some(2 * PIECE));
-        assert_eq!(fetch.next(2, |_| false), None);
+        assert_eq!(fetch.next(2, |_| false, |_| None).map(|r| r.offset), Some(2 * PIECE));
+        assert_eq!(fetch.next(2, |_| false, |_| None), None);
         assert!(fetch.piece(key(1), PIECE, total, vec![0; PIECE as usize]).is_ok());
         assert!(fetch.piece(key(1), 2 * PIECE, total, vec![0; 5]).is_ok());
         assert_eq!(fetch.written(key(1), PIECE), None);
@@ -249,14 +299,62 @@ mod tests {
     fn pieces_of_a_blob_that_was_stored_otherwise_come_late() {
         let mut fetch = Fetch::default();
         fetch.want(key(1));
-        let _ = fetch.next(1, |_| false);
+        let _ = fetch.next(1, |_| false, |_| None);
         fetch.stored(key(1));
         fetch.want(key(2));
-        assert_eq!(fetch.next(1, |_| false), None, "its answer still has to come");
+        assert_eq!(fetch.next(1, |_| false, |_| None), None, "its answer still has to come");
         assert_eq!(fetch.piece(key(1), 0, 1, vec![1]), Ok(PieceUse::Late));
         assert!(fetch.piece(key(1), 0, 1, vec![1]).is_err(), "it was asked for once");
-        assert!(fetch.next(1, |_| false).is_some());
+        assert!(fetch.next(1, |_| false, |_| None).is_some());
         assert!(fetch.absent(key(2)));
+    }
+
+    #[test]
+    fn a_blob_that_came_in_part_goes_on_where_it_ended() {
+        let total = 3 * PIECE + 5;
+        let mut first = Fetch::default();
+        first.want(key(1));
+        let _ = first.next(4, |_| false, |_| None);
+        assert!(first.piece(key(1), 0, total, vec![0; PIECE as usize]).is_ok());
+        let _ = first.next(4, |_| false, |_| None);
+        assert!(first.piece(key(1), PIECE, total, vec![0; PIECE as usize]).is_ok());
+        let left = first.clear();
+        let partial = Partial { total, received: 2 * PIECE };
+        assert_eq!(left, [(key(1), partial)]);
+
+        let mut second = Fetch::default();
+        second.want(key(1));
+        assert_eq!(second.next(4, |_| false, |_| Some(partial)).map(|r| r.offset), Some(2 * PIECE));
+        assert_eq!(second.next(4, |_| false, |_| None).map(|r| r.offset), Some(3 * PIECE));
+        assert!(second.piece(key(1), 2 * PIECE, total, vec![0; PIECE as usize]).is_ok());
+        assert!(second.piece(key(1), 3 * PIECE, total, vec![0; 5]).is_ok());
+        assert_eq!(second.written(key(1), PIECE), None);
+        assert_eq!(second.written(key(1), 5), Some(total));
+    }
+
+    #[test]
+    fn a_part_of_another_length_is_no_fault_of_this_peer() {
+        let mut fetch = Fetch::default();
+        fetch.want(key(1));
+        let partial = Partial { total: 9 * PIECE, received: 4 * PIECE };
+        let _ = fetch.next(1, |_| false, |_| Some(partial));
+        let piece = fetch.piece(key(1), 4 * PIECE, 5 * PIECE, vec![0; PIECE as usize]);
+        assert_eq!(piece, Ok(PieceUse::Restart));
+        fetch.restart(key(1));
+        assert_eq!(fetch.next(1, |_| false, |_| None).map(|r| r.offset), Some(0));
+        assert_eq!(fetch.next(1, |_| false, |_| None), None, "one request is open");
+    }
+
+    #[test]
+    fn a_blob_that_the_peer_lacks_is_not_asked_for_again() {
+        let mut fetch = Fetch::default();
+        fetch.want(key(1));
+        let _ = fetch.next(1, |_| false, |_| None);
+        assert!(fetch.absent(key(1)) && fetch.is_done());
+        assert_eq!(fetch.next(1, |_| false, |_| None), None);
+        assert!(!fetch.absent(key(1)), "nobody wants it");
+        fetch.want(key(1));
+        assert!(fetch.next(1, |_| false, |_| None).is_some());
     }
 
     #[test]
@@ -264,7 +362,7 @@ mod tests {
         let mut fetch = Fetch::default();
         assert!(fetch.piece(key(1), 0, 1, vec![1]).is_err(), "not asked for");
         fetch.want(key(1));
-        let _ = fetch.next(4, |_| false);
+        let _ = fetch.next(4, |_| false, |_| None);
         assert!(fetch.piece(key(1), 9, 10, vec![1]).is_err(), "another offset");
         assert!(fetch.piece(key(1), 0, 10, vec![1]).is_err(), "too short");
         assert!(fetch.piece(key(1), 0, 1, vec![1, 2]).is_err(), "too long");
@@ -276,8 +374,8 @@ mod tests {
         let mut fetch = Fetch::default();
         fetch.want(key(1));
         fetch.want(key(2));
-        assert_eq!(fetch.next(4, |k| k == key(1)).map(|r| r.key), Some(key(2)));
-        assert_eq!(fetch.next(4, |k| k == key(1)), None);
-        assert_eq!(fetch.next(4, |_| false).map(|r| r.key), Some(key(1)));
+        assert_eq!(fetch.next(4, |k| k == key(1), |_| None).map(|r| r.key), Some(key(2)));
+        assert_eq!(fetch.next(4, |k| k == key(1), |_| None), None);
+        assert_eq!(fetch.next(4, |_| false, |_| None).map(|r| r.key), Some(key(1)));
     }
 }

@@ -117,6 +117,11 @@ impl History {
             self.anchors.push_back(self.tail);
             self.since_anchor = 0;
         }
+        if let Some(last) =
+            self.epochs.back_mut().filter(|last| last.epoch == version.epoch && last.start.sequence == 0)
+        {
+            last.start = version;
+        }
         if self.epochs.back().is_none_or(|last| last.epoch < version.epoch) {
             self.add_epoch(EpochMark { epoch: version.epoch, start: version, authority: authority.clone() });
         }
@@ -142,6 +147,22 @@ impl History {
             self.epochs.pop_front();
         }
         self.epochs.push_back(mark);
+    }
+
+    /// An epoch begins behind the tail: `mark` has no first record yet, so its start is version zero of
+    /// it.
+    ///
+    /// # Panics
+    /// If it is not above [`History::epoch`].
+    pub fn begin_epoch(&mut self, mark: EpochMark) {
+        assert!(mark.epoch > self.epoch(), "epoch {} is not above {}", mark.epoch, self.epoch());
+        self.add_epoch(mark);
+    }
+
+    /// The latest epoch that has begun; zero for none.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epochs.back().map_or(self.tail.version.epoch, |mark| mark.epoch)
     }
 
     /// What compaction kept: only versions above it have a place in the journal.
@@ -197,6 +218,29 @@ impl History {
         let stretch = self.stretches.get(i.checked_sub(1)?)?;
         let index = lsn.get() - stretch.lsn.get();
         (index < stretch.records).then(|| stretch.at(index).1)
+    }
+
+    /// How many records lie above `low`, up to and including `high`.
+    #[must_use]
+    pub fn records_between(&self, low: Version, high: Version) -> u64 {
+        let upto = |stretch: &Stretch, version| stretch.first_above(version).unwrap_or(stretch.records);
+        self.stretches.iter().map(|s| upto(s, high).saturating_sub(upto(s, low))).sum()
+    }
+
+    /// The version of the `nth` record above `low`, the first being number 1; `None` if there are
+    /// fewer.
+    #[must_use]
+    pub fn nth_after(&self, low: Version, nth: u64) -> Option<Version> {
+        let mut left = nth.checked_sub(1)?;
+        for stretch in &self.stretches {
+            let Some(first) = stretch.first_above(low) else { continue };
+            let here = stretch.records - first;
+            if left < here {
+                return Some(stretch.at(first + left).1);
+            }
+            left -= here;
+        }
+        None
     }
 
     /// Whether this is exactly the floor or exactly the version of a record above it.
@@ -311,6 +355,17 @@ mod tests {
     }
 
     #[test]
+    fn records_are_counted_and_found_by_their_number() {
+        let mut history = filled(10);
+        history.push(lsn(12), Version::new(2, 1), &authority(), b"x");
+        let (low, high) = (Version::new(1, 4), Version::new(2, 1));
+        assert_eq!((history.records_between(low, high), history.records_between(high, high)), (7, 0));
+        assert_eq!(history.records_between(Version::ZERO, Version::new(1, 4)), 4);
+        let nth = |n| history.nth_after(low, n);
+        assert_eq!((nth(0), nth(1), nth(7), nth(8)), (None, Some(Version::new(1, 5)), Some(high), None));
+    }
+
+    #[test]
     fn the_chain_hashes_the_digest_before_and_the_record() {
         let history = filled(2);
         let one = extend_digest(&[0; 32], &1u64.to_be_bytes());
@@ -348,6 +403,16 @@ mod tests {
         history.load_epochs(core::slice::from_ref(&below));
         history.push(lsn(4), Version::new(3, 10), &authority(), b"x");
         assert_eq!(history.epochs(), [below]);
+    }
+
+    #[test]
+    fn an_epoch_begins_before_its_first_record() {
+        let mut history = filled(3);
+        history.begin_epoch(EpochMark { epoch: 2, start: Version::new(2, 0), authority: authority() });
+        assert_eq!((history.epoch(), history.epochs_upto(history.tail()).len()), (2, 1));
+        history.push(lsn(5), Version::new(2, 7), &authority(), b"x");
+        assert_eq!(history.epochs().last().map(|mark| mark.start), Some(Version::new(2, 7)));
+        assert_eq!(history.epochs().len(), 2);
     }
 
     #[test]

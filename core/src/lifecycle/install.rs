@@ -5,6 +5,7 @@ use super::api::{Divergence, Entry, PairReason, PeerFaultKind};
 use super::checkpoint::{CheckpointError, CheckpointHeader, CheckpointRule, CheckpointWriter};
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::command::BlobCommand;
+use super::digests::Answered;
 use super::session::Session;
 use super::shared::{InstallPurpose, Purpose, Shared};
 use super::views::Views;
@@ -74,6 +75,8 @@ pub(super) struct Install {
     pub(super) stats_out: u32,
     pub(super) unlooked: BTreeSet<BlobKey>,
     pub(super) missing: BTreeSet<BlobKey>,
+    /// Blobs that the peer which brings it does not have either: its records wait for them.
+    pub(super) absent: BTreeSet<BlobKey>,
 }
 
 impl Install {
@@ -98,6 +101,7 @@ impl Install {
             stats_out: 0,
             unlooked: BTreeSet::new(),
             missing: BTreeSet::new(),
+            absent: BTreeSet::new(),
         }
     }
 
@@ -214,7 +218,9 @@ impl Session {
         let Some(offered) = self.offered.take_if(|_| !self.down) else { return };
         let cut = offered.cut();
         // Only what is durable says whether our log knows the cut.
-        let undecided = cut > shared.history.tail() && cut <= shared.submitted;
+        let undecided = (cut > shared.history.tail() && cut <= shared.submitted)
+            || shared.fencing.is_some()
+            || shared.beginning.is_some();
         if self.judging() || undecided || (shared.compaction.is_some() && cut > shared.submitted) {
             self.offered = Some(offered);
             return;
@@ -257,7 +263,12 @@ impl Session {
     /// all, and say so. It does not: a snapshot never drops local records.
     fn answer_offer_below_tail(&mut self, shared: &mut Shared, cut: Version) {
         if shared.history.contains(cut) || cut < shared.history.floor() {
-            return self.send_ack(shared, cut);
+            if self.peer.history {
+                return self.vouch(shared, cut, Answered::Snapshot);
+            }
+            // As for a batch: a peer of the reference is answered with our tail.
+            let tail = shared.history.tail();
+            return self.send_ack(shared, tail);
         }
         let verdict = Verdict::Diverged(Divergence {
             at: cut,
@@ -265,7 +276,7 @@ impl Session {
             theirs: alloc::format!("a snapshot at {cut}"),
             reason: PairReason::ForeignVersion,
         });
-        self.stop(shared, verdict);
+        self.part(shared, verdict);
     }
 
     /// Asks for the next pieces of the snapshot that comes over this link.

@@ -5,10 +5,11 @@ use super::api::{CloseReason, Event, PeerFaultKind};
 use super::checkpoint_read::{CheckpointLimits, CheckpointReader};
 use super::install::{Install, Stage};
 use super::shared::{Commit, InstallPurpose, Purpose, Shared};
+use super::subscribe::Recent;
 use crate::error::StorageFault;
 use crate::id::LinkId;
 use crate::journal::command::{FileName, SegmentNumber, StorageCommand};
-use crate::record::BlobKey;
+use crate::record::{BlobKey, State};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -69,6 +70,24 @@ impl Shared {
     pub(super) fn install_has_blob(&mut self, key: BlobKey) {
         if let Some(install) = &mut self.install {
             install.missing.remove(&key);
+            install.absent.remove(&key);
+        }
+    }
+
+    /// Whether the snapshot that `link` brings lacks a blob.
+    pub(super) fn install_misses(&self, link: LinkId, key: &BlobKey) -> bool {
+        self.install.as_ref().is_some_and(|i| i.link == Some(link) && i.missing.contains(key))
+    }
+
+    /// The peer that brings the snapshot does not have a blob of it either: it is installed without, if
+    /// not too many are missing already.
+    pub(super) fn install_goes_without(&mut self, link: LinkId, key: BlobKey) {
+        let wanted_max = self.config.blobs_wanted_max as usize;
+        if let Some(install) = self.install.as_mut().filter(|install| install.link == Some(link))
+            && install.absent.len() < wanted_max
+            && install.missing.remove(&key)
+        {
+            install.absent.insert(key);
         }
     }
 
@@ -91,6 +110,8 @@ impl Shared {
                 let purpose = Purpose::Install(install.number, InstallPurpose::Sync);
                 self.out.command(purpose, |ticket| StorageCommand::Sync { ticket, file });
             }
+            // One replacement of `current` at a time.
+            Stage::Entering if self.committing.is_some() => {}
             Stage::Entering => {
                 if let Some(switched) = self.journal.take_switched() {
                     install.stage = Stage::Committing;
@@ -139,6 +160,7 @@ impl Shared {
         current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
         opaque.chained = install.offer.cut_digest.is_some();
         opaque.checkpoint_records = install.records;
+        opaque.wanting = !install.absent.is_empty() || self.scrubbing.is_some();
         self.save_current(Commit::Installation, current, opaque);
     }
 
@@ -147,14 +169,25 @@ impl Shared {
         let Some(install) = self.install.take() else { return };
         let cut = install.offer.cut;
         self.views = install.views;
+        self.wanted.clear();
+        if !install.absent.is_empty() {
+            for (key, entry) in self.views.visible_from(None) {
+                if let State::Present { blob } = entry.state
+                    && install.absent.contains(&blob)
+                {
+                    self.wanted.want(key.clone(), entry.version, blob);
+                }
+            }
+        }
         let (digest, epochs) = match install.header {
             Some(header) => (header.cut_digest, header.epochs),
             None => ([0; 32], Vec::new()),
         };
-        self.submitted_authority =
-            epochs.last().filter(|mark| mark.epoch == cut.epoch).map(|mark| mark.authority.clone());
+        self.submitted_epoch = epochs.last().map(|mark| (mark.epoch, mark.authority.clone()));
         self.history.reset(cut, digest, &epochs);
         self.submitted = cut;
+        self.recent = Recent::new(cut);
+        self.wake_subscriptions();
         self.drop_segments();
         self.out.event(Event::Installed { cut, records: install.records });
     }

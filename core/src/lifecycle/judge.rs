@@ -156,7 +156,8 @@ fn foreign(ours: &Standing, theirs: &Standing) -> Judgement {
     }))
 }
 
-fn short(digest: &[u8; 32]) -> String {
+/// The beginning of a digest, for people.
+pub(super) fn short(digest: &[u8; 32]) -> String {
     hex(&digest[..8])
 }
 

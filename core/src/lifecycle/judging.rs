@@ -1,28 +1,16 @@
 //! Judging the pair: standings go out and come in, and no record goes before both were judged.
 
-use super::api::{PairVerdict, PeerFaultKind};
-use super::entry::ENTRY_RECORD;
-use super::history::extend_digest;
+use super::api::{PairVerdict, PeerFaultKind, Verified};
+use super::digests::DigestFor;
 use super::judge::{self, AckCase, Judgement, Known, Standing, Takes};
 use super::membership::MemberInput;
 use super::session::Session;
-use super::shared::{ReadFor, Shared};
+use super::shared::Shared;
 use super::source::Source;
-use crate::error::StorageFault;
-use crate::journal::read::{EntryReader, ReadRequest};
 use crate::record::Version;
 use crate::verdict::Verdict;
-use crate::wire::own::{EpochMark, Mark, OwnMessage, Position};
+use crate::wire::own::{Acknowledgement, EpochMark, Mark, OwnMessage, Position};
 use alloc::string::ToString;
-use core::ops::ControlFlow;
-
-/// Recomputing the digest of our history at the peer's tail, from the anchor before it.
-#[derive(Debug)]
-pub(super) struct Digesting {
-    reader: EntryReader,
-    digest: [u8; 32],
-    theirs: Standing,
-}
 
 impl Session {
     /// Tells the peer where we stand.
@@ -39,6 +27,8 @@ impl Session {
     /// The peer says where it stands. The first time this opens repair; later it is a sign of life
     /// that must not contradict what is known.
     pub(super) fn on_position(&mut self, shared: &mut Shared, position: &Position) {
+        // Also while it is searched where histories part: below it the peer cannot tell.
+        self.evidence.peer_floor = position.floor.version;
         if self.is_stopped() {
             return;
         }
@@ -48,11 +38,25 @@ impl Session {
             tail: position.tail.version,
             tail_digest: position.tail.digest,
         };
-        if self.digesting.is_some() {
+        if self.digests.judges() {
             return;
+        }
+        self.evidence.peer_tail = theirs.tail;
+        self.evidence.stood = true;
+        self.evidence.peer_epoch = position.epochs.last().cloned();
+        if let Some(last) = position.epochs.last() {
+            shared.heard_epoch(last);
+        }
+        if let Some(fenced) = self.judge_fenced(shared, position) {
+            return self.stop(shared, fenced);
         }
         if let Some(parted) = parted(shared, position) {
             return self.stop(shared, parted);
+        }
+        let tail = shared.history.tail();
+        if self.told.is_none() && self.peer.waits && !tail.is_zero() && tail <= theirs.tail {
+            // The peer takes our tail from our position; up to where the blobs are it learns from this.
+            self.send_ack(shared, tail);
         }
         self.judge_standing(shared, theirs);
     }
@@ -60,7 +64,7 @@ impl Session {
     /// Judges where the peer stands, with our digest there if both have one.
     pub(super) fn judge_standing(&mut self, shared: &mut Shared, theirs: Standing) {
         if self.needs_digest(shared, &theirs) {
-            return self.begin_digest(shared, theirs);
+            return self.want_digest(shared, theirs.tail, DigestFor::Standing(theirs));
         }
         let known = shared.known(theirs.tail);
         self.judged(shared, &theirs, known);
@@ -76,60 +80,15 @@ impl Session {
             && shared.history.contains(theirs.tail)
     }
 
-    fn begin_digest(&mut self, shared: &mut Shared, theirs: Standing) {
-        let (anchor, next, digest) = shared.history.anchor_at_or_before(theirs.tail);
-        let (Some(from), Some(through)) = (next, shared.history.lsn_of(theirs.tail)) else {
-            return self.judged(shared, &theirs, Known::Ours((anchor == theirs.tail).then_some(digest)));
-        };
-        if anchor == theirs.tail {
-            return self.judged(shared, &theirs, Known::Ours(Some(digest)));
-        }
-        let reader = EntryReader::new(from, through);
-        self.digesting = Some(Digesting { reader, digest, theirs });
-        self.continue_digest(shared);
-    }
-
-    fn continue_digest(&mut self, shared: &mut Shared) {
-        let Some(digesting) = &self.digesting else { return };
-        let link = self.link;
-        match shared.read_entries(&digesting.reader, |request| ReadFor::Digest(link, request)) {
-            Ok(true) => {}
-            Ok(false) => {
-                let (theirs, digest) = (digesting.theirs, digesting.digest);
-                self.digesting = None;
-                self.judged(shared, &theirs, Known::Ours(Some(digest)));
-            }
-            // A compaction took the entries meanwhile; what is left to compare is the floor.
-            Err(_) => {
-                let theirs = digesting.theirs;
-                self.digesting = None;
-                let known = shared.known(theirs.tail);
-                self.judged(shared, &theirs, known);
-            }
-        }
-    }
-
-    /// Entries for [`Digesting`] were read.
-    pub(super) fn on_digest_read(
+    /// Our digest at the peer's tail is known, or cannot be any more: a compaction took what would tell.
+    pub(super) fn standing_digested(
         &mut self,
         shared: &mut Shared,
-        request: ReadRequest,
-        result: Result<alloc::vec::Vec<u8>, StorageFault>,
+        theirs: &Standing,
+        digest: Option<[u8; 32]>,
     ) {
-        let Some(digesting) = &mut self.digesting else { return };
-        let digest = &mut digesting.digest;
-        let accepted = result.and_then(|bytes| {
-            digesting.reader.accept(&request, &bytes, &mut |_, kind, entry| {
-                if kind == ENTRY_RECORD {
-                    *digest = extend_digest(digest, entry);
-                }
-                ControlFlow::Continue(())
-            })
-        });
-        match accepted {
-            Ok(()) => self.continue_digest(shared),
-            Err(fault) => self.read_failed(shared, fault),
-        }
+        let known = digest.map_or_else(|| shared.known(theirs.tail), |digest| Known::Ours(Some(digest)));
+        self.judged(shared, theirs, known);
     }
 
     /// The standing of the peer is judged.
@@ -139,15 +98,26 @@ impl Session {
         let judgement = judge::judge(&ours, theirs, known, shared.known(theirs.floor), takes);
         let first = matches!(self.source, Source::Waiting);
         match judgement {
-            Judgement::Given(verdict @ Verdict::Diverged(_)) => self.stop(shared, verdict),
-            Judgement::Given(verdict @ Verdict::Complete { .. }) => {
+            Judgement::Given(Verdict::Diverged(found)) => {
+                let found = self.of_another_life(shared, found);
+                self.part(shared, Verdict::Diverged(found));
+            }
+            Judgement::Given(verdict @ Verdict::Complete { verified, .. }) => {
+                if first && !self.told_life(shared, theirs, verified) {
+                    return;
+                }
+                self.evidence.agree(theirs.tail);
+                if let (Verified::Digest, Some(mark)) = (verified, &self.evidence.peer_epoch) {
+                    shared.adopt_epoch(mark, theirs.tail);
+                }
                 if first {
                     self.acknowledged(shared, theirs.tail);
                 }
                 self.open(shared, first, Some(verdict));
             }
             Judgement::Given(verdict @ (Verdict::Gap { .. } | Verdict::Unknown { .. })) => {
-                if first {
+                // A snapshot takes the place of whatever it holds: nothing need be compared.
+                if first && self.told_life(shared, theirs, Verified::Digest) {
                     self.acknowledged(shared, theirs.tail);
                     self.open(shared, first, Some(verdict));
                 }
@@ -162,12 +132,16 @@ impl Session {
     }
 
     fn open(&mut self, shared: &mut Shared, first: bool, verdict: Option<PairVerdict>) {
-        if let Some(verdict) = verdict {
+        if let Some(verdict) = verdict.filter(|_| first || !self.waits_for_blobs()) {
             self.give_verdict(shared, verdict);
         }
         if first {
             self.source = if self.sends() { Source::Idle } else { Source::Off };
+            if let Some(complete) = self.complete_early.take() {
+                self.complete(shared, complete);
+            }
             self.pump_source(shared);
+            self.want_wanted(shared);
             // What came while the standing was being judged.
             self.retry(shared);
         }
@@ -181,6 +155,34 @@ impl Session {
         // A book without room for this peer holds back compaction for no member: all have a place.
         let _ = shared.acked.reconcile(identity, incarnation, version);
         shared.member_input(identity, MemberInput::Acknowledged { version });
+    }
+
+    /// The peer has the blobs of everything up to here.
+    fn complete(&mut self, shared: &mut Shared, complete: Version) {
+        let (identity, incarnation) = (&self.peer.identity, self.peer.incarnation);
+        let acked = shared.acked.get(identity).map_or(Version::ZERO, |mark| mark.version);
+        // Of a peer without a place in the book nothing is known, and nothing counts.
+        let _ = shared.acked.complete(identity, incarnation, complete.min(acked));
+    }
+
+    /// The peer acknowledges what it has durably applied, and up to where it has the blobs as well.
+    pub(super) fn on_own_ack(&mut self, shared: &mut Shared, ack: Acknowledgement) {
+        if self.is_stopped() || !self.sends() {
+            return;
+        }
+        if self.judging() {
+            if !self.too_early(shared, "an acknowledgement") {
+                self.complete_early = Some(ack.complete);
+            }
+            return;
+        }
+        if ack.watermark <= self.acked && !self.answers(ack.watermark) {
+            // Nothing new was applied: only blobs came.
+            self.complete(shared, ack.complete);
+            return self.pump_source(shared);
+        }
+        self.complete_early = Some(ack.complete);
+        self.on_ack(shared, ack.watermark);
     }
 
     /// The peer acknowledges what it has durably applied.
@@ -206,16 +208,34 @@ impl Session {
             let found = alloc::format!("an acknowledgement of {version}");
             return self.fault(shared, PeerFaultKind::Sequence, "a standing before anything else", found);
         }
+        if !self.ack_counts(shared, version) {
+            return;
+        }
         let startup = matches!(self.source, Source::Waiting);
+        if !self.peer.waits {
+            // It stores the blobs first.
+            self.complete_early = Some(version);
+        }
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
         match judge::ack_case(floor, tail, version, shared.history.contains(version)) {
             AckCase::Ours => {
+                if !self.ack_progress(shared, version) {
+                    return;
+                }
                 self.acknowledged(shared, version);
-                let verified = self.verified();
-                self.give_verdict(shared, Verdict::Complete { through: tail, verified });
+                if let Some(complete) = self.complete_early.take() {
+                    self.complete(shared, complete);
+                }
+                if !self.waits_for_blobs() {
+                    let verified = self.verified();
+                    self.give_verdict(shared, Verdict::Complete { through: tail, verified });
+                }
                 self.source_acked(shared, version);
             }
             AckCase::BelowFloor => {
+                if !self.ack_progress(shared, version) {
+                    return;
+                }
                 self.acknowledged(shared, version);
                 let reason = super::api::PairReason::BelowFloor;
                 self.give_verdict(shared, Verdict::Gap { from: version, to: floor, reason });
@@ -223,11 +243,11 @@ impl Session {
             }
             AckCase::AboveTail => {
                 let verdict = diverged(super::api::PairReason::AheadOfTail, version, tail);
-                self.stop(shared, verdict);
+                self.part(shared, verdict);
             }
-            AckCase::Foreign if startup => {
+            AckCase::Foreign if startup || (self.peer.history && shared.opaque.chained) => {
                 let verdict = diverged(super::api::PairReason::ForeignVersion, version, tail);
-                self.stop(shared, verdict);
+                self.part(shared, verdict);
             }
             AckCase::Foreign => {
                 let expected = "a version of this log's records";
@@ -246,9 +266,9 @@ fn parted(shared: &Shared, position: &Position) -> Option<PairVerdict> {
     }
     let ours = shared.history.epochs();
     let theirs = &position.epochs;
-    let differs = |mark: &&EpochMark| theirs.iter().any(|other| other.epoch == mark.epoch && other != *mark);
+    let differs = |mark: &&EpochMark| theirs.iter().any(|other| parts(mark, other));
     let mark = ours.iter().find(differs)?;
-    let other = theirs.iter().find(|other| other.epoch == mark.epoch)?;
+    let other = theirs.iter().find(|other| parts(mark, other))?;
     let text =
         |mark: &EpochMark| alloc::format!("epoch {} of {} from {}", mark.epoch, mark.authority, mark.start);
     Some(Verdict::Diverged(super::api::Divergence {
@@ -257,6 +277,13 @@ fn parted(shared: &Shared, position: &Position) -> Option<PairVerdict> {
         theirs: text(other),
         reason: super::api::PairReason::OtherHistory,
     }))
+}
+
+/// Whether two marks of one epoch contradict. One side may not have its first record yet.
+fn parts(ours: &EpochMark, theirs: &EpochMark) -> bool {
+    let unbegun = ours.start.sequence == 0 || theirs.start.sequence == 0;
+    ours.epoch == theirs.epoch
+        && (ours.authority != theirs.authority || (ours.start != theirs.start && !unbegun))
 }
 
 pub(super) fn diverged(reason: super::api::PairReason, theirs: Version, ours: Version) -> PairVerdict {

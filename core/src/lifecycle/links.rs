@@ -1,9 +1,10 @@
 //! The table of live links: slots with use counts, and one link per peer.
 
-use super::api::{LinkRefused, LinkRole};
+use super::api::{LinkRefused, LinkRole, RequestError};
 use super::session::{Peer, Session};
 use super::shared::Shared;
 use crate::id::LinkId;
+use crate::record::Version;
 use crate::wire::handshake::Authenticated;
 use alloc::vec::Vec;
 
@@ -111,6 +112,16 @@ impl Links {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.slots.iter_mut().filter_map(|slot| slot.session.as_mut())
+    }
+
+    /// A peer whose records this replica is still taking.
+    pub(super) fn ahead_of(&self, tail: Version) -> Option<RequestError> {
+        let takes = |s: &&Session| !s.down && !s.is_stopped() && s.evidence.peer_tail > tail;
+        self.iter().find(takes).map(|session| RequestError::PeerAhead {
+            peer: session.peer.identity.clone(),
+            theirs: session.evidence.peer_tail,
+            ours: tail,
+        })
     }
 
     pub(super) fn ids(&self) -> Vec<LinkId> {

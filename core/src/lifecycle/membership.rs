@@ -86,8 +86,8 @@ fn step(state: MemberState, input: MemberInput) -> MemberState {
         // What a lapsed member holds may already have lost its successors here.
         (Lapsed, Acknowledged { .. }) => Lapsed,
         (Joining { .. } | Active | Lapsed, TooFarBehind) => Lapsed,
-        (Joining { .. } | Active, OtherIncarnation) => Joining { cut: None },
-        (Lapsed, OtherIncarnation) => Lapsed,
+        // Another life of a lapsed member was reseeded, or is as good as new.
+        (Joining { .. } | Active | Lapsed, OtherIncarnation) => Joining { cut: None },
     }
 }
 
@@ -345,14 +345,13 @@ mod tests {
     fn step_lapsed_comes_back_only_by_a_cut() {
         let acknowledged = MemberInput::Acknowledged { version: v(90) };
         assert_eq!(step(MemberState::Lapsed, acknowledged), MemberState::Lapsed);
-        assert_eq!(step(MemberState::Lapsed, MemberInput::OtherIncarnation), MemberState::Lapsed);
         let reads = MemberInput::Reads { cut: v(5) };
         assert_eq!(step(MemberState::Lapsed, reads), MemberState::Joining { cut: Some(v(5)) });
     }
 
     #[test]
     fn step_another_incarnation_starts_over() {
-        for state in [MemberState::Active, MemberState::Joining { cut: Some(v(3)) }] {
+        for state in [MemberState::Active, MemberState::Joining { cut: Some(v(3)) }, MemberState::Lapsed] {
             assert_eq!(step(state, MemberInput::OtherIncarnation), MemberState::Joining { cut: None });
         }
     }

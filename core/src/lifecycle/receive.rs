@@ -1,36 +1,50 @@
 //! The receiving side of a link: judge the batch, fetch the blobs it needs, append, and acknowledge
 //! what is durable.
 
-use super::api::{CloseReason, MutationError, PeerFaultKind};
+use super::api::{CloseReason, MutationError, PairVerdict, PeerFaultKind};
 use super::command::BlobCommand;
 use super::delivery::{Delivery, delivery};
+use super::digests::Answered;
 use super::session::Session;
 use super::shared::{LinkPurpose, Shared};
 use crate::error::StorageFault;
 use crate::id::Lsn;
 use crate::record::{BlobKey, Record, State, Version};
+use crate::time::Instant;
 use crate::wire::message::Message;
+use crate::wire::own::{Acknowledgement, OwnMessage};
 use crate::wire::repair::Batch;
-use alloc::collections::BTreeSet;
-use alloc::string::ToString;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Where receiving stands.
 #[derive(Debug)]
 pub(super) enum Receive {
-    /// Nothing is being taken.
+    /// No batch is being looked at.
     Idle,
     /// A batch waits for the judgement of the peer, for its blobs, for room in the journal, or for a
     /// snapshot to be installed.
-    Held { batch: Batch, blobs: Looked },
-    /// The batch's records are submitted; they are acknowledged when durable.
-    Applying {
-        upto: Lsn,
-        /// What to acknowledge then.
-        to: Version,
-    },
+    Held(Held),
     /// Repair was stopped by a verdict.
     Stopped,
+}
+
+/// The batch whose turn it is.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) batch: Batch,
+    pub(super) blobs: Looked,
+    /// Its blobs that are not stored and may still come.
+    pub(super) missing: BTreeSet<BlobKey>,
+    /// Its blobs that the peer does not have either.
+    pub(super) absent: BTreeSet<BlobKey>,
+    /// Whether another link brought its beginning.
+    pub(super) by: By,
+    /// Since when its blobs are waited for.
+    pub(super) since: Instant,
+    /// The verdict before it was said that its blobs do not come.
+    pub(super) before: Option<Option<PairVerdict>>,
 }
 
 /// What is known of the blobs that a held batch needs.
@@ -44,21 +58,69 @@ pub(super) enum Looked {
     Known,
 }
 
+/// Records that are submitted; they are acknowledged when durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Applying {
+    upto: Lsn,
+    /// What to acknowledge then.
+    to: Version,
+    /// How these records came to be here.
+    by: By,
+}
+
+/// How the records that a batch brought came to be in our log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum By {
+    /// This batch was appended.
+    This,
+    /// They were there, or another link brought them, or some of them: only the digest says that they
+    /// are the same.
+    Another,
+}
+
+/// What came over a link and is not acknowledged, beside the batch that is held.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// Batches whose turn has not come.
+    queued: VecDeque<Batch>,
+    /// In the order of the journal.
+    applying: VecDeque<Applying>,
+    /// Acknowledgements that wait for the digest that must come first.
+    pub(super) vouching: u32,
+}
+
+impl Arrivals {
+    fn open(&self) -> usize {
+        self.queued.len() + self.applying.len() + self.vouching as usize
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open() == 0
+    }
+
+    /// The blobs that batches whose turn has not come name.
+    pub(super) fn blobs(&self) -> impl Iterator<Item = BlobKey> {
+        self.queued.iter().flat_map(|batch| batch.records.iter().filter_map(blob_of))
+    }
+}
+
 impl Session {
     /// The peer sends records.
     pub(super) fn on_batch(&mut self, shared: &mut Shared, batch: Batch) {
-        match self.receive {
-            Receive::Idle => {}
+        let held = match self.receive {
             Receive::Stopped => return,
-            Receive::Held { .. } | Receive::Applying { .. } => {
-                let expected = "no batch before the last one was acknowledged";
-                return self.fault(shared, PeerFaultKind::Sequence, expected, batch.to.to_string());
-            }
+            Receive::Idle => 0,
+            Receive::Held(_) => 1,
+        };
+        let open_max = self.peer.batches_open_max();
+        if held + self.arrivals.open() >= open_max {
+            let expected = alloc::format!("at most {open_max} batches before one is acknowledged");
+            return self.fault(shared, PeerFaultKind::Sequence, expected, batch.to.to_string());
         }
         if self.too_early(shared, "a batch") || !self.may_receive(shared, batch.to) {
             return;
         }
-        self.receive = Receive::Held { batch, blobs: Looked::No };
+        self.arrivals.queued.push_back(batch);
         self.advance_batch(shared);
     }
 
@@ -67,10 +129,13 @@ impl Session {
         if self.takes(shared) || to <= shared.submitted {
             return true;
         }
-        if shared.authority.is_some() {
+        if shared.authority.is_some() && to.epoch < shared.latest_epoch_number() {
+            let ours = alloc::format!("epoch {}", shared.latest_epoch_number());
+            self.stop(shared, super::fencing::fenced_at(to, ours, to.to_string()));
+        } else if shared.authority.is_some() {
             let verdict =
                 super::judging::diverged(super::api::PairReason::AheadOfTail, to, shared.history.tail());
-            self.stop(shared, verdict);
+            self.part(shared, verdict);
         } else {
             let expected = "no records on a sending link";
             self.fault(shared, PeerFaultKind::Sequence, expected, to.to_string());
@@ -78,21 +143,59 @@ impl Session {
         false
     }
 
-    /// Goes on with the batch that is held as far as it can; harmless at any time.
+    /// Goes on with the batches that came as far as it can; harmless at any time.
     pub(super) fn advance_batch(&mut self, shared: &mut Shared) {
-        if self.down || self.judging() || shared.installing() {
-            return;
+        while !self.down
+            && !self.judging()
+            && !self.comparing()
+            && !shared.installing()
+            && shared.fencing.is_none()
+        {
+            if matches!(self.receive, Receive::Idle) {
+                let Some(batch) = self.arrivals.queued.pop_front() else { return };
+                self.receive = Receive::Held(Held {
+                    batch,
+                    blobs: Looked::No,
+                    missing: BTreeSet::new(),
+                    absent: BTreeSet::new(),
+                    by: By::This,
+                    since: shared.now.mono,
+                    before: None,
+                });
+            }
+            self.advance_held(shared);
+            if !matches!(self.receive, Receive::Idle) {
+                return;
+            }
         }
-        let Receive::Held { batch, blobs } = &self.receive else { return };
+    }
+
+    fn advance_held(&mut self, shared: &mut Shared) {
+        let Receive::Held(Held { batch, blobs, missing, absent, by, .. }) = &mut self.receive else { return };
         if let Some(at) = contradiction(shared, &batch.records) {
             let verdict =
                 super::judging::diverged(super::api::PairReason::OtherHistory, at, shared.submitted);
-            return self.stop(shared, verdict);
+            return self.part(shared, verdict);
         }
         match delivery(shared.submitted, batch.from, batch.to) {
             Delivery::Duplicate => {
                 let to = batch.to;
                 return self.on_duplicate(shared, to);
+            }
+            Delivery::Gap if batch.from < shared.submitted && self.peer.window => {
+                // More may be on its way behind it: what another link brought meanwhile is left out.
+                let ours = shared.submitted;
+                if !batch.records.iter().any(|record| record.version == ours) {
+                    let verdict =
+                        super::judging::diverged(super::api::PairReason::OtherHistory, batch.to, ours);
+                    return self.part(shared, verdict);
+                }
+                batch.records.retain(|record| record.version > ours);
+                batch.from = ours;
+                *by = By::Another;
+                *blobs = Looked::No;
+                missing.clear();
+                absent.clear();
             }
             Delivery::Gap if batch.from < shared.submitted => {
                 // Another link brought the beginning of it meanwhile: say where we stand.
@@ -105,8 +208,15 @@ impl Session {
             }
             Delivery::Ready => {}
         }
-        if let Err((expected, found)) = lineage(shared, &batch.records) {
-            return self.fault(shared, PeerFaultKind::Lineage, expected, found);
+        let Receive::Held(Held { batch, blobs, .. }) = &self.receive else { return };
+        match lineage(shared, &batch.records) {
+            Ok(()) => {}
+            Err(Lineage::Foreign { expected, found }) => {
+                return self.fault(shared, PeerFaultKind::Lineage, expected, found);
+            }
+            Err(Lineage::Fenced { at, ours }) => {
+                return self.stop(shared, super::fencing::fenced_at(at, ours, at.to_string()));
+            }
         }
         match blobs {
             Looked::No => self.look_at_blobs(shared),
@@ -117,8 +227,12 @@ impl Session {
 
     /// Asks the blob store which blobs of the held batch are missing.
     fn look_at_blobs(&mut self, shared: &mut Shared) {
-        let Receive::Held { batch, blobs } = &mut self.receive else { return };
+        let Receive::Held(Held { batch, blobs, .. }) = &mut self.receive else { return };
         let keys: BTreeSet<BlobKey> = batch.records.iter().filter_map(blob_of).collect();
+        if keys.iter().any(|key| shared.is_removing(key)) {
+            // Tried again when the collection that removes it is through.
+            return;
+        }
         if keys.is_empty() {
             *blobs = Looked::Known;
             return self.append_batch(shared);
@@ -139,35 +253,45 @@ impl Session {
         keys: &[BlobKey],
         result: Result<Vec<Option<u64>>, StorageFault>,
     ) {
-        let Receive::Held { blobs, .. } = &mut self.receive else { return };
-        if *blobs != Looked::Asked(look) {
+        let Receive::Held(held) = &mut self.receive else { return };
+        if held.blobs != Looked::Asked(look) {
             return;
         }
-        *blobs = Looked::Known;
+        held.blobs = Looked::Known;
         let lengths = match result {
             Ok(lengths) => lengths,
             Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
         };
         for (key, _) in keys.iter().zip(&lengths).filter(|(_, length)| length.is_none()) {
+            held.missing.insert(*key);
             self.fetch.want(*key);
         }
         self.pump_fetch(shared);
         self.advance_batch(shared);
     }
 
-    /// The held batch was judged; once all its blobs are stored its records are submitted.
+    /// The held batch was judged; once its blobs are stored, or known not to be had from this peer, its
+    /// records are submitted.
     fn append_batch(&mut self, shared: &mut Shared) {
-        if !self.fetch.is_done() {
+        let Receive::Held(held) = &mut self.receive else { return };
+        let wanted_max = shared.config.blobs_wanted_max as usize;
+        if !held.missing.is_empty()
+            || (!held.absent.is_empty() && shared.wanted.len() + held.batch.records.len() > wanted_max)
+        {
             return;
         }
-        let Receive::Held { batch, .. } = &self.receive else { return };
         // It goes on where we are: no snapshot is needed that nobody brings.
         shared.abandon_idle_install();
-        let to = batch.to;
-        match shared.submit_records(&batch.records) {
+        let to = held.batch.to;
+        match shared.submit_records(&held.batch.records, &held.absent) {
             Ok(upto) => {
+                let (before, by) = (held.before.take(), held.by);
                 self.acked = self.acked.max(to);
-                self.receive = Receive::Applying { upto, to };
+                self.receive = Receive::Idle;
+                self.arrivals.applying.push_back(Applying { upto, to, by });
+                if let Some(verdict) = before.flatten() {
+                    self.give_verdict(shared, verdict);
+                }
             }
             // Tried again when the journal has room: after the next durable batch, or compaction.
             Err(MutationError::Full { .. } | MutationError::JournalFull { .. }) => {}
@@ -194,36 +318,71 @@ impl Session {
 
     /// Answers a batch when everything submitted so far is durable.
     fn acknowledge_when_durable(&mut self, shared: &mut Shared, to: Version) {
+        self.receive = Receive::Idle;
         match shared.journal.submitted_next_lsn().before() {
             Some(upto) if shared.journal.durable() < Some(upto) => {
-                self.receive = Receive::Applying { upto, to };
+                self.arrivals.applying.push_back(Applying { upto, to, by: By::Another });
             }
-            Some(_) | None => {
-                self.receive = Receive::Idle;
-                self.send_ack(shared, to);
-            }
+            Some(_) | None => self.vouch(shared, to, Answered::Batch),
         }
     }
 
+    /// Says that everything up to `watermark` is durable here, and, to a peer that knows of blobs that
+    /// wait, up to where their blobs are, too.
     pub(super) fn send_ack(&mut self, shared: &mut Shared, watermark: Version) {
         self.acked = self.acked.max(watermark);
-        self.send(shared, &Message::Ack { watermark });
+        if !self.peer.waits {
+            return self.send(shared, &Message::Ack { watermark });
+        }
+        let complete = shared.complete().min(watermark);
+        self.told = Some(Acknowledgement { watermark, complete });
+        self.send_own(shared, OwnMessage::Ack(Acknowledgement { watermark, complete }));
+    }
+
+    /// Tells the peer that more is complete than it was last told, if it is.
+    pub(super) fn tell_complete(&mut self, shared: &mut Shared) {
+        let Some(told) = self.told.filter(|_| !self.down && !self.is_stopped()) else { return };
+        if shared.complete().min(told.watermark) > told.complete {
+            self.send_ack(shared, told.watermark);
+        }
+    }
+
+    /// Acknowledges what became durable of what came over this link: one word for all of it. While a
+    /// digest that must come first is being computed, what became durable after it waits.
+    pub(super) fn acknowledge_durable(&mut self, shared: &mut Shared) {
+        let mut durable: Option<(Version, By)> = None;
+        while self.arrivals.vouching == 0
+            && let Some(applying) = self.arrivals.applying.front()
+            && shared.journal.durable() >= Some(applying.upto)
+        {
+            let by = match (durable, applying.by) {
+                (Some((_, By::Another)), By::This | By::Another) => By::Another,
+                (None | Some((_, By::This)), by) => by,
+            };
+            durable = Some((applying.to, by));
+            self.arrivals.applying.pop_front();
+        }
+        match durable {
+            None => {}
+            Some((to, By::This)) => {
+                if self.peer.history {
+                    // Only durable records may be sent, so the peer has what it sent us.
+                    self.evidence.agree(to);
+                    self.acknowledged(shared, to);
+                }
+                self.send_ack(shared, to);
+            }
+            Some((to, By::Another)) => self.vouch(shared, to, Answered::Batch),
+        }
     }
 
     /// The durable prefix grew.
     pub(super) fn on_durable(&mut self, shared: &mut Shared) {
-        if let Receive::Applying { upto, to } = self.receive
-            && shared.journal.durable() >= Some(upto)
-        {
-            self.receive = Receive::Idle;
-            if self.peer.history {
-                // Only durable records may be sent, so the peer has what it sent us.
-                self.acknowledged(shared, to);
-            }
-            self.send_ack(shared, to);
-        }
+        self.acknowledge_durable(shared);
+        self.tell_complete(shared);
         self.retry_offered(shared);
         self.advance_batch(shared);
+        self.reconsider_push(shared);
         self.pump_source(shared);
     }
 }
@@ -250,26 +409,35 @@ fn contradiction(shared: &Shared, records: &[Record]) -> Option<Version> {
     records.iter().filter(ours).find(contradicts).map(|record| record.version)
 }
 
-/// Whether records belong to this log: its namespaces, and one authority per epoch.
-pub(super) fn lineage(
-    shared: &Shared,
-    records: &[Record],
-) -> Result<(), (alloc::string::String, alloc::string::String)> {
-    let mut last = shared.submitted_authority.clone().map(|authority| (shared.submitted.epoch, authority));
+/// Why records are not appended to this log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Lineage {
+    /// Another namespace, or another authority in a known epoch.
+    Foreign { expected: String, found: String },
+    /// An epoch that had ended: a later one has begun here.
+    Fenced { at: Version, ours: String },
+}
+
+/// Whether records belong to this log: its namespaces, one authority per epoch, no epoch that is over.
+fn lineage(shared: &Shared, records: &[Record]) -> Result<(), Lineage> {
+    let mut last = shared.latest_epoch();
     for record in records {
         let namespace = record.key.namespace();
         if !shared.current.namespaces.iter().any(|n| n == namespace) {
             let expected = alloc::format!("one of this log's {} namespaces", shared.current.namespaces.len());
-            return Err((expected, namespace.escape_ascii().to_string()));
+            return Err(Lineage::Foreign { expected, found: namespace.escape_ascii().to_string() });
         }
-        if let Some((epoch, authority)) = &last
-            && *epoch == record.version.epoch
-            && *authority != record.authority
-        {
-            let expected = alloc::format!("authority {authority} in epoch {epoch}");
-            return Err((expected, record.authority.to_string()));
+        match last {
+            Some((epoch, authority)) if record.version.epoch < epoch => {
+                let ours = alloc::format!("epoch {epoch} of {authority}");
+                return Err(Lineage::Fenced { at: record.version, ours });
+            }
+            Some((epoch, authority)) if epoch == record.version.epoch && *authority != record.authority => {
+                let expected = alloc::format!("authority {authority} in epoch {epoch}");
+                return Err(Lineage::Foreign { expected, found: record.authority.to_string() });
+            }
+            Some(_) | None => last = Some((record.version.epoch, &record.authority)),
         }
-        last = Some((record.version.epoch, record.authority.clone()));
     }
     Ok(())
 }

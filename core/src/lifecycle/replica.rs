@@ -1,9 +1,11 @@
 //! The root of protocol A: a replica of one log. It routes; its parts decide.
 
 use super::api::{
-    Accepted, CloseReason, Done, Entry, Event, Flow, LinkRefused, LinkRole, MembersChange, Mutation,
-    MutationError, RequestError, RequestId, Scan, ScanPage, Status,
+    Accepted, CloseReason, Collect, Cursor, CursorVerdict, Done, Entry, Event, Flow, LinkRefused, LinkRole,
+    MembersChange, Mutation, MutationError, RequestError, RequestId, Scan, ScanPage, Scrub, Status,
+    SubscribeRefused, SubscriptionId,
 };
+use super::blob_work::BlobPurpose;
 use super::command::{BlobOutcome, Command, Outcome, ReplicaCompletion};
 use super::links::Links;
 use super::session::{Peer, Session};
@@ -17,6 +19,7 @@ use crate::record::{BlobKey, Key, RecordLimits, Version};
 use crate::time::Now;
 use crate::wire::capability::{Capabilities, Capability};
 use crate::wire::handshake::Authenticated;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// What a deadline of a replica is for.
@@ -27,6 +30,10 @@ enum Due {
     Keepalive,
     /// A link that had no room may have some by now.
     Room,
+    /// A collection of blobs goes on.
+    Collect,
+    /// A scrub reads the next blob.
+    Scrub,
 }
 
 /// How long a link without room is left alone.
@@ -53,6 +60,7 @@ impl Replica {
         let keepalive_ms = replica.shared.config.keepalive_ms;
         replica.due.arm(Due::Keepalive, replica.shared.now.mono.after_ms(keepalive_ms));
         replica.shared.begin();
+        replica.shared.look_for_blobs();
         replica.settle();
         replica
     }
@@ -128,6 +136,23 @@ impl Replica {
         request
     }
 
+    /// Takes the right to write the log, in an epoch above all that are known here and at peers. The
+    /// answer is [`Event::Done`], once the epoch's first entry is durable; until then mutations are
+    /// refused. The epoch comes from a person, or from an [`super::authority::EpochSource`].
+    pub fn handle_fence(&mut self, now: Now, epoch: u64) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        let begun = match self.links.ahead_of(self.shared.history.tail()) {
+            Some(error) => Err(error),
+            None => self.shared.begin_fence(request, epoch),
+        };
+        if let Err(error) = begun {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
     /// Changes who counts for compaction. The answer is [`Event::Done`], once stored.
     pub fn handle_members(&mut self, now: Now, change: MembersChange) -> RequestId {
         self.advance(now);
@@ -144,6 +169,68 @@ impl Replica {
         request
     }
 
+    /// Collects the blobs that nothing needs. The answer is [`Event::Done`]; see [`Collect`].
+    pub fn handle_collect(&mut self, now: Now, collect: Collect) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        if let Err(error) = self.shared.begin_collection(request, collect) {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
+    /// Looks for damage in the blobs that keys name. The answer is [`Event::Done`]; see [`Scrub`].
+    pub fn handle_scrub(&mut self, now: Now, scrub: Scrub) -> RequestId {
+        self.advance(now);
+        let request = self.shared.request();
+        if let Err(error) = self.shared.begin_scrub(request, scrub) {
+            self.shared.out.event(Event::Done { request, done: Done::Refused(error) });
+        }
+        self.settle();
+        request
+    }
+
+    /// Subscribes to the changes after `cursor`, and says what can be vouched for. Unless that is
+    /// `Complete`, pages come only after [`Replica::handle_reset`].
+    ///
+    /// # Errors
+    /// See [`SubscribeRefused`].
+    pub fn handle_subscribe(
+        &mut self,
+        now: Now,
+        cursor: Cursor,
+    ) -> Result<(SubscriptionId, CursorVerdict), SubscribeRefused> {
+        self.advance(now);
+        self.shared.subscribe(cursor)
+    }
+
+    /// Asks for the next page of a subscription: [`Event::Page`] brings it as soon as there is one.
+    /// A subscription gets one page for each time it asks, so it bounds itself what gathers for it.
+    /// Asking again before the page came adds nothing; one that is gone is not answered.
+    pub fn handle_page_wanted(&mut self, now: Now, subscription: SubscriptionId) {
+        self.advance(now);
+        self.shared.ask_page(subscription);
+        self.settle();
+    }
+
+    /// Lets a subscription begin anew with the state of the key space: the pages that it asks for are
+    /// from then on `ResetBegin`, the state, `ResetEnd` and every change after the cut. A page made
+    /// before may still come first. While it is read, and for `reset_hold_ms` at most, no compaction
+    /// takes the changes after the cut.
+    pub fn handle_reset(&mut self, now: Now, subscription: SubscriptionId) {
+        self.advance(now);
+        self.shared.ask_reset(subscription);
+        self.settle();
+    }
+
+    /// Ends a subscription; no page comes after those that were made already. Idempotent.
+    pub fn handle_unsubscribe(&mut self, now: Now, subscription: SubscriptionId) {
+        self.advance(now);
+        self.shared.unsubscribe(subscription);
+        self.settle();
+    }
+
     /// Takes no more mutations or links, makes everything durable, seals, then says
     /// [`Event::Closed`].
     pub fn handle_close(&mut self, now: Now) {
@@ -152,6 +239,7 @@ impl Replica {
         for link in self.links.ids() {
             self.close_link(link, CloseReason::Closing);
         }
+        self.shared.end_subscriptions();
         self.shared.save_acked();
         self.settle();
     }
@@ -162,10 +250,28 @@ impl Replica {
         self.shared.views.visible(key).cloned()
     }
 
+    /// Whether a key is present and its blob is not here yet: it is fetched when a peer has it.
+    #[must_use]
+    pub fn blob_pending(&self, key: &Key) -> bool {
+        let entry = self.shared.views.visible(key);
+        entry.is_some_and(|entry| self.shared.wanted.pending(key, entry.version))
+    }
+
     /// One page of the durable key space.
     #[must_use]
     pub fn scan(&self, scan: &Scan) -> ScanPage {
         self.shared.views.scan(scan, self.shared.history.tail())
+    }
+
+    /// What can be vouched for to who has everything up to `cursor`.
+    pub fn judge(&self, cursor: Cursor) -> CursorVerdict {
+        self.shared.judge_cursor(cursor)
+    }
+
+    /// The cursor of who has everything that is durable now.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.shared.current.log, self.shared.history.tail())
     }
 
     /// How the replica stands.
@@ -187,8 +293,10 @@ impl Replica {
             Capability::SnapshotChunks,
             Capability::BlobRanges,
             Capability::History,
+            Capability::BlobWait,
+            Capability::Window,
         ];
-        Capabilities::new(declared).expect("seven short capabilities are within the bounds")
+        Capabilities::new(declared).expect("nine short capabilities are within the bounds")
     }
 
     /// This replica's name.
@@ -201,6 +309,10 @@ impl Replica {
     #[must_use]
     pub const fn record_limits(&self) -> &RecordLimits {
         &self.shared.config.record
+    }
+
+    pub(super) const fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     fn advance(&mut self, now: Now) {
@@ -246,8 +358,14 @@ impl Replica {
         if let Some((link, reason)) = self.shared.advance_install() {
             self.close_link(link, reason);
         }
+        self.collect();
+        self.shared.advance_fence();
+        self.shared.compact_by_policy();
+        self.shared.advance_switching();
+        self.shared.serve_subscriptions();
         self.shared.submit();
         self.shared.reserve();
+        self.shared.save_superseded();
         let now = self.shared.now.mono;
         if self.shared.acked_dirty() && !self.due.armed(Due::SaveAcked) {
             self.due.arm(Due::SaveAcked, now.after_ms(self.shared.config.acked_save_ms));
@@ -259,6 +377,21 @@ impl Replica {
             self.due.arm(Due::Room, now.after_ms(ROOM_MS));
         }
         self.finish_close();
+    }
+
+    /// Goes on with the collection of blobs, and with the scrub, as far as they can.
+    fn collect(&mut self) {
+        if self.shared.collection_waits() {
+            let held: BTreeSet<BlobKey> = self.links.iter().flat_map(Session::held_blobs).collect();
+            self.shared.advance_collection(&|blob| held.contains(blob));
+        }
+        for (due, at) in [(Due::Collect, self.shared.collection_due()), (Due::Scrub, self.shared.scrub_due())]
+        {
+            match at {
+                Some(at) => self.due.arm(due, at),
+                None => self.due.disarm(due),
+            }
+        }
     }
 
     fn finish_close(&mut self) {
@@ -282,8 +415,19 @@ impl Replica {
 
     fn on_durable(&mut self, upto: Lsn) {
         self.shared.publish();
+        self.shared.policy_due = true;
+        if self.shared.lag_suspected() {
+            self.shared.judge_lags();
+        }
         self.shared.out.event(Event::Durable { upto });
         self.due.disarm(Due::Seal);
+        if self.shared.epoch_begun(upto) {
+            self.each(|session, shared| {
+                if session.peer.history {
+                    session.send_standing(shared);
+                }
+            });
+        }
         self.each(|session, shared| session.on_durable(shared));
     }
 
@@ -306,6 +450,11 @@ impl Replica {
             (Purpose::Compact(purpose), outcome) => self.shared.on_compaction(purpose, outcome),
             (Purpose::Authority, StorageOutcome::Replace(result)) => {
                 if let Err(fault) = self.shared.on_reserved(result) {
+                    self.halt(fault);
+                }
+            }
+            (Purpose::Fence, StorageOutcome::Replace(result)) => {
+                if let Err(fault) = self.shared.on_fence_reserved(result) {
                     self.halt(fault);
                 }
             }
@@ -335,6 +484,31 @@ impl Replica {
                 self.on_install(number, purpose, result);
             }
             (Purpose::Link(link, purpose), outcome) => self.on_link_blob(link, purpose, outcome),
+            (Purpose::Blobs(purpose), outcome) => self.on_own_blob(purpose, outcome),
+            (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
+        }
+    }
+
+    fn on_own_blob(&mut self, purpose: BlobPurpose, outcome: BlobOutcome) {
+        match (purpose, outcome) {
+            (BlobPurpose::Abandon, BlobOutcome::Abandon(_)) => {}
+            (BlobPurpose::LookWanted(keys), BlobOutcome::Stat(result)) => {
+                for key in self.shared.on_look_wanted(&keys, result) {
+                    self.on_blob_stored(key);
+                }
+            }
+            (BlobPurpose::LookBelow(looked, next), BlobOutcome::Stat(result)) => {
+                self.shared.on_look_below(looked, next, result);
+                self.each(Session::tell_complete);
+                self.each(Session::want_wanted);
+            }
+            (BlobPurpose::List, BlobOutcome::List(result)) => self.shared.on_blobs_listed(result),
+            (BlobPurpose::Remove, BlobOutcome::Remove(result)) => self.shared.on_blobs_removed(result),
+            (BlobPurpose::Verify(key, version, blob), BlobOutcome::Verify(result)) => {
+                if self.shared.on_verified(key, version, blob, result) {
+                    self.each(Session::want_wanted);
+                }
+            }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
         }
     }
@@ -353,8 +527,8 @@ impl Replica {
                 self.with(link, |s, shared| s.on_serve_piece(shared, key, offset, place, result));
                 None
             }
-            (LinkPurpose::ServeWhole(key), BlobOutcome::Read(result)) => {
-                self.with(link, |s, shared| s.on_serve_whole(shared, key, result));
+            (LinkPurpose::ServeWhole(key, request), BlobOutcome::Read(result)) => {
+                self.with(link, |s, shared| s.on_serve_whole(shared, key, request, result));
                 None
             }
             (LinkPurpose::PutOffered(key), BlobOutcome::Put(result)) => {
@@ -379,15 +553,24 @@ impl Replica {
     }
 
     fn on_blob_stored(&mut self, key: BlobKey) {
-        self.shared.install_has_blob(key);
+        self.shared.blob_stored(key);
         self.each(|session, shared| session.on_blob_stored(shared, key));
         self.each(|session, shared| session.pump_install(shared));
     }
 
     fn on_read(&mut self, read: ReadFor, result: Result<Vec<u8>, StorageFault>) {
         match read {
-            ReadFor::Plan(link, request) => {
-                self.with(link, |s, shared| s.on_plan_read(shared, request, result));
+            ReadFor::Plan(request) => {
+                let (bytes, fault) = match result {
+                    Ok(bytes) => (Some(bytes), None),
+                    Err(fault) => (None, Some(fault)),
+                };
+                for link in self.shared.sharing.done(request, bytes) {
+                    self.with(link, |s, shared| match &fault {
+                        None => s.continue_plan(shared),
+                        Some(fault) => s.plan_read_failed(shared, &request, fault.clone()),
+                    });
+                }
             }
             ReadFor::Digest(link, request) => {
                 self.with(link, |s, shared| s.on_digest_read(shared, request, result));
@@ -398,6 +581,9 @@ impl Replica {
             }
             ReadFor::SnapshotFrame(link) => {
                 self.with(link, |s, shared| s.on_snapshot_frame_read(shared, result));
+            }
+            ReadFor::Subscription(id, turn, read) => {
+                self.shared.on_subscription_read(id, turn, read, result);
             }
         }
     }
@@ -429,7 +615,13 @@ impl Replica {
         match commit {
             Commit::Compaction => self.shared.compacted(),
             Commit::Installation => self.shared.installed(),
+            Commit::Scrub => {
+                self.shared.scrub_may_begin();
+                self.shared.advance_compaction();
+            }
+            Commit::Authority => self.shared.named(),
         }
+        self.shared.wake_subscriptions();
         self.shared.remove_unused();
         // The journal has room, or a state from which what waited can go on.
         self.each(Session::retry);
@@ -443,6 +635,7 @@ impl Replica {
         }
         self.shared.halt(&fault);
         self.shared.out.event(Event::Halted { fault });
+        self.shared.end_subscriptions();
         for link in self.links.ids() {
             self.close_link(link, CloseReason::Closing);
         }
@@ -450,8 +643,19 @@ impl Replica {
 
     fn keepalive(&mut self) {
         let (now, idle_ms) = (self.shared.now.mono, self.shared.config.idle_ms);
+        self.shared.expire_partials();
+        self.shared.look_for_blobs();
+        if !self.links.iter().any(Session::is_behind) {
+            self.shared.sharing.forget_kept();
+        }
+        self.shared.lagging.rests = false;
+        self.shared.judge_lags();
+        self.shared.policy_due = true;
+        self.shared.expire_resets();
         self.each(|session, shared| {
             session.expire_snapshot(shared);
+            session.expire_search(shared);
+            session.look_at_waiting(shared);
             if !session.peer.history {
                 return;
             }
@@ -488,6 +692,8 @@ impl Machine for Replica {
                 Due::Seal => self.shared.seal(),
                 Due::SaveAcked => self.shared.save_acked(),
                 Due::Keepalive => self.keepalive(),
+                Due::Collect => self.shared.step_collection(),
+                Due::Scrub => self.shared.step_scrub(),
                 Due::Room => {
                     for link in core::mem::take(&mut self.shared.blocked) {
                         self.with(link, Session::on_room);

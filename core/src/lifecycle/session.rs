@@ -7,17 +7,18 @@ use super::api::{
     CloseReason, Event, Flow, LinkRole, LinkStatus, PairVerdict, PeerFault, PeerFaultKind, Verified,
 };
 use super::config::ReplicaConfig;
+use super::digests::Digests;
 use super::fetch::Fetch;
 use super::install::Offered;
 use super::judge::Standing;
-use super::judging::Digesting;
 use super::outbox::{Outbox, Pieces};
-use super::receive::Receive;
+use super::receive::{Arrivals, Receive};
 use super::shared::Shared;
-use super::source::{ReadAhead, Source};
+use super::source::Source;
+use super::vouching::Evidence;
 use crate::id::{Incarnation, LinkId};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
-use crate::record::{BlobKey, Version};
+use crate::record::{BlobKey, Key, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
 use crate::wire::blob::BlobMessage;
@@ -25,10 +26,13 @@ use crate::wire::capability::{Capabilities, Capability};
 use crate::wire::frame::{FrameDecoder, write_frame};
 use crate::wire::handshake::Authenticated;
 use crate::wire::message::{Message, decode_message, encode};
-use crate::wire::own::{OwnMessage, Stop, StopVerdict};
+use crate::wire::own::{Acknowledgement, OwnMessage, Stop, StopVerdict};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+/// How many batches may be out to a peer with `strandline.window.v1` before one is acknowledged.
+pub(super) const WINDOW_BATCHES: usize = 8;
 
 /// What is known of the peer before it says anything.
 #[derive(Debug)]
@@ -43,6 +47,10 @@ pub(super) struct Peer {
     pub(super) ranges: bool,
     /// Says where it stands with a first acknowledgement.
     pub(super) reconcile: bool,
+    /// Takes records ahead of their blobs, and says up to where it has both.
+    pub(super) waits: bool,
+    /// Takes several batches before it acknowledges one.
+    pub(super) window: bool,
     /// We dialed it.
     pub(super) dialed: bool,
     pub(super) capabilities: Capabilities,
@@ -58,9 +66,16 @@ impl Peer {
             chunks: capabilities.has(Capability::SnapshotChunks),
             ranges: capabilities.has(Capability::BlobRanges),
             reconcile: capabilities.has(Capability::RepairReconcile),
+            waits: capabilities.has(Capability::BlobWait),
+            window: capabilities.has(Capability::Window),
             dialed: authenticated.dialed(),
             capabilities: capabilities.clone(),
         }
+    }
+
+    /// How many batches may be out before one is acknowledged, either way.
+    pub(super) const fn batches_open_max(&self) -> usize {
+        if self.window { WINDOW_BATCHES } else { 1 }
     }
 }
 
@@ -77,21 +92,34 @@ pub(super) struct Session {
     /// What the peer has, as far as this link knows.
     pub(super) acked: Version,
     pub(super) verdict: Option<PairVerdict>,
-    pub(super) digesting: Option<Digesting>,
+    pub(super) digests: Digests,
+    pub(super) evidence: Evidence,
     /// Where the peer said it stands, above our tail: it has all we have, and what it has above that is
     /// compared once we have it, too.
     pub(super) ahead: Option<Standing>,
     pub(super) source: Source,
-    /// What the last read for this peer brought beyond the batch it was made for.
-    pub(super) read_ahead: Option<ReadAhead>,
+    /// Where the batches end that are out and not acknowledged.
+    pub(super) flight: VecDeque<Version>,
+    /// Up to here later records supersede all that the peer lacks and that cannot be sent.
+    pub(super) skipped: Version,
     pub(super) receive: Receive,
+    pub(super) arrivals: Arrivals,
+    /// What the peer was last told we have.
+    pub(super) told: Option<Acknowledgement>,
+    /// Up to where the peer has the blobs, said before it was judged.
+    pub(super) complete_early: Option<Version>,
+    /// The key up to which the peer was told which blobs are here.
+    pub(super) announced: Option<Key>,
     pub(super) fetch: Fetch,
     /// Blob reads out for the peer.
     pub(super) serving: u32,
     /// Pieces the peer asked for, in the order it asked; reads may end in any order.
     pub(super) pieces: Pieces,
-    /// Whole blobs the peer asked for, not read yet.
-    pub(super) serve_queue: VecDeque<BlobKey>,
+    /// Whole blobs the peer asked for, not read yet, with the request they are of.
+    pub(super) serve_queue: VecDeque<(u64, BlobKey)>,
+    /// Requests for whole blobs so far, the one that is being answered, and its bytes.
+    pub(super) requests: u64,
+    pub(super) answering: (u64, u64),
     /// Whole blobs sent ahead that the peer has not acknowledged.
     pub(super) pushed: BTreeSet<BlobKey>,
     /// What the blob store does because the peer sent it, unasked: puts, and looks at what it has.
@@ -105,6 +133,8 @@ pub(super) struct Session {
     pub(super) synced: Option<Version>,
     /// A snapshot of the peer's that was not answered yet.
     pub(super) offered: Option<Offered>,
+    /// One side told the other why repair stopped; what comes after that is not told again.
+    stop_said: bool,
 }
 
 impl Session {
@@ -118,15 +148,23 @@ impl Session {
             outbox: Outbox::default(),
             acked: Version::ZERO,
             verdict: None,
-            digesting: None,
+            digests: Digests::default(),
+            evidence: Evidence::default(),
             ahead: None,
             source: Source::Waiting,
-            read_ahead: None,
+            flight: VecDeque::new(),
+            skipped: Version::ZERO,
             receive: Receive::Idle,
+            arrivals: Arrivals::default(),
+            told: None,
+            complete_early: None,
+            announced: None,
             fetch: Fetch::default(),
             serving: 0,
             pieces: Pieces::default(),
             serve_queue: VecDeque::new(),
+            requests: 0,
+            answering: (0, 0),
             pushed: BTreeSet::new(),
             unasked: 0,
             looks: 0,
@@ -135,6 +173,7 @@ impl Session {
             heard: shared.now.mono,
             synced: None,
             offered: None,
+            stop_said: false,
         }
     }
 
@@ -261,6 +300,8 @@ impl Session {
     fn own_message(&mut self, shared: &mut Shared, message: OwnMessage) {
         match message {
             OwnMessage::Position(position) => self.on_position(shared, &position),
+            OwnMessage::DigestGet(get) => self.on_digest_get(shared, get),
+            OwnMessage::Digest(at) => self.on_digest(shared, at),
             OwnMessage::SnapshotOffer(offer) => self.on_offer(shared, offer),
             OwnMessage::SnapshotGet(get) => self.on_snapshot_get(shared, get),
             OwnMessage::SnapshotChunk(chunk) => self.on_chunk(shared, chunk),
@@ -268,6 +309,7 @@ impl Session {
             OwnMessage::BlobRange(piece) => self.on_piece(shared, piece),
             OwnMessage::BlobAbsent { key } => self.on_piece_absent(shared, key),
             OwnMessage::Stop(stop) => self.on_stop(shared, &stop),
+            OwnMessage::Ack(ack) => self.on_own_ack(shared, ack),
         }
     }
 
@@ -309,7 +351,7 @@ impl Session {
     ) {
         let fault = PeerFault { what, expected: expected.into(), found: found.into() };
         if self.peer.history {
-            self.send_stop(shared, StopVerdict::Fault, what.to_string(), &fault.to_string());
+            self.send_stop(shared, StopVerdict::Fault, what.to_string(), None, &fault.to_string());
         }
         self.close(shared, CloseReason::Fault(fault));
     }
@@ -344,18 +386,22 @@ impl Session {
     /// Stops repair with a verdict that a person must answer. The link stays, so that both sides
     /// show why, and so that nothing is tried again and again.
     pub(super) fn stop(&mut self, shared: &mut Shared, verdict: PairVerdict) {
-        if self.peer.history && !self.is_stopped() {
-            let (kind, reason, detail) = match &verdict {
+        if self.peer.history && !self.stop_said {
+            self.stop_said = true;
+            let (kind, reason, at, detail) = match &verdict {
                 Verdict::Gap { from, to, reason } => {
-                    (StopVerdict::Gap, reason.to_string(), alloc::format!("from {from} to {to}"))
+                    (StopVerdict::Gap, reason.to_string(), None, alloc::format!("from {from} to {to}"))
                 }
-                Verdict::Unknown { reason } => (StopVerdict::Unknown, reason.to_string(), String::new()),
+                Verdict::Unknown { reason } => {
+                    (StopVerdict::Unknown, reason.to_string(), None, String::new())
+                }
                 Verdict::Diverged(evidence) => {
-                    (StopVerdict::Diverged, evidence.reason.to_string(), evidence.to_string())
+                    let (reason, detail) = (evidence.reason.to_string(), evidence.to_string());
+                    (StopVerdict::Diverged, reason, Some(evidence.at), detail)
                 }
                 Verdict::Complete { .. } => unreachable!("nothing stops at a complete verdict"),
             };
-            self.send_stop(shared, kind, reason, &detail);
+            self.send_stop(shared, kind, reason, at, &detail);
         }
         self.halt_repair(shared);
         self.give_verdict(shared, verdict);
@@ -366,7 +412,9 @@ impl Session {
         self.drop_source(shared);
         self.source = Source::Stopped;
         self.receive = Receive::Stopped;
-        self.digesting = None;
+        self.arrivals = Arrivals::default();
+        self.digests.stop_repair();
+        self.drop_search();
         self.drop_receiving(shared);
     }
 
@@ -400,7 +448,7 @@ impl Session {
 
     /// Takes the link down if the peer sends `what` before it said where it stands.
     pub(super) fn too_early(&mut self, shared: &mut Shared, what: &str) -> bool {
-        let early = self.judging() && self.digesting.is_none();
+        let early = self.judging() && !self.digests.judges();
         if early {
             self.fault(shared, PeerFaultKind::Sequence, "a standing before anything else", what);
         }
@@ -411,13 +459,24 @@ impl Session {
         matches!(self.source, Source::Stopped)
     }
 
-    fn send_stop(&mut self, shared: &mut Shared, verdict: StopVerdict, reason: String, detail: &str) {
-        self.send_own(shared, OwnMessage::Stop(Stop { verdict, reason, detail: bounded(detail) }));
+    fn send_stop(
+        &mut self,
+        shared: &mut Shared,
+        verdict: StopVerdict,
+        reason: String,
+        at: Option<Version>,
+        detail: &str,
+    ) {
+        self.send_own(shared, OwnMessage::Stop(Stop { verdict, reason, at, detail: bounded(detail) }));
     }
 
     fn on_stop(&mut self, shared: &mut Shared, stop: &Stop) {
+        // Both sides may find out at once: then each keeps what it found.
+        if core::mem::replace(&mut self.stop_said, true) {
+            return;
+        }
         let evidence = |reason| super::api::Divergence {
-            at: self.acked,
+            at: stop.at.unwrap_or(self.acked),
             ours: alloc::format!("{}", shared.history.tail()),
             theirs: alloc::format!("the peer says: {}", bounded(&stop.detail)),
             reason,
@@ -470,17 +529,19 @@ impl Session {
         }
         match (&self.receive, &self.source) {
             (Receive::Stopped, _) | (_, Source::Stopped) => "stopped",
-            (Receive::Held { .. } | Receive::Applying { .. }, _) => "receiving",
+            (Receive::Held(_), _) => "receiving",
+            (Receive::Idle, _) if !self.arrivals.is_empty() => "receiving",
             (Receive::Idle, Source::Waiting) => "judging",
             (Receive::Idle, Source::Planning(_) | Source::Framing | Source::Pushing(_) | Source::Sent) => {
                 "sending"
             }
             (Receive::Idle, Source::Snapshot(_)) => "sending a snapshot",
+            (Receive::Idle, Source::Idle) if !self.flight.is_empty() => "sending",
             (Receive::Idle, Source::Idle | Source::Off) => "live",
         }
     }
 
-    pub(super) fn status(&self) -> LinkStatus {
+    pub(super) fn status(&self, shared: &Shared) -> LinkStatus {
         LinkStatus {
             link: self.link,
             identity: self.peer.identity.clone(),
@@ -488,6 +549,8 @@ impl Session {
             role: self.role,
             state: self.state(),
             acked: self.acked,
+            lag: shared.lag(self.acked),
+            peer_tail: self.evidence.stood.then_some(self.evidence.peer_tail),
             verdict: self.verdict.clone(),
         }
     }

@@ -1,20 +1,29 @@
 //! What all parts of a replica share: its configuration, its state and its output queues.
 
 use super::acked::Acked;
-use super::api::{Event, MutationError, RequestId};
+use super::ages::Ages;
+use super::api::{Event, MutationError, RequestId, SubscriptionId};
 use super::authority::Authority;
+use super::blob_work::BlobPurpose;
+use super::collect::Collection;
 use super::command::{BlobCommand, Command};
 use super::compact::CompactPurpose;
 use super::compaction::Running;
 use super::config::ReplicaConfig;
-use super::entry::{ENTRY_EPOCH_START, EpochStart};
+use super::fencing::{Beginning, Fencing};
 use super::history::History;
 use super::install::Install;
 use super::judge::{Known, Standing};
+use super::lagging::Lagging;
 use super::membership::Members;
 use super::opaque::Opaque;
+use super::partials::Partials;
+use super::scrub::Scrubbing;
+use super::sharing::Sharing;
 use super::sidecars::Saves;
+use super::subscribe::{Recent, SubscriptionRead, Subscriptions};
 use super::views::Views;
+use super::wanted::Wanted;
 use crate::error::StorageFault;
 use crate::id::{LinkId, Lsn};
 use crate::journal::command::{FileName, StorageCommand};
@@ -36,6 +45,8 @@ pub(super) enum Purpose {
     Compact(CompactPurpose),
     /// The authority's reservation.
     Authority,
+    /// The authority's sidecar of an epoch that is being taken.
+    Fence,
     Members(RequestId),
     Acked,
     Current(Commit),
@@ -43,6 +54,8 @@ pub(super) enum Purpose {
     /// A read of a file that may be removed later.
     Read(FileName, ReadFor),
     Link(LinkId, LinkPurpose),
+    /// On the blob store, for no link.
+    Blobs(BlobPurpose),
     /// Of the installation whose checkpoint has this number.
     Install(u64, InstallPurpose),
 }
@@ -64,19 +77,25 @@ impl From<CompactPurpose> for Purpose {
 pub(super) enum Commit {
     Compaction,
     Installation,
+    /// From now on what is damaged is looked for after each start.
+    Scrub,
+    /// A follower becomes the log's writer.
+    Authority,
 }
 
 /// What a read of a journal segment or checkpoint is for.
 #[derive(Debug)]
 pub(super) enum ReadFor {
-    /// The next batch for a peer.
-    Plan(LinkId, ReadRequest),
+    /// The next batches, for whichever peers need them.
+    Plan(ReadRequest),
     /// The digest of our history at a peer's tail.
     Digest(LinkId, ReadRequest),
     /// A piece of a snapshot that a peer asked for: its offset, and its place in the order.
     SnapshotPiece(LinkId, u64, u64),
     /// A whole checkpoint for a peer that takes snapshots in one frame.
     SnapshotFrame(LinkId),
+    /// What a subscription asked for, and its turn.
+    Subscription(SubscriptionId, u64, SubscriptionRead),
 }
 
 /// What a blob command of one link is for.
@@ -88,8 +107,9 @@ pub(super) enum LinkPurpose {
     StatOffered(Vec<BlobKey>),
     /// A piece that the peer asked for: its offset, and its place in the order.
     ServePiece(BlobKey, u64, u64),
-    /// A whole blob for a peer that asked for it, or that needs it ahead of a record.
-    ServeWhole(BlobKey),
+    /// A whole blob for a peer that asked for it, by which of its requests, or that needs it ahead of a
+    /// record.
+    ServeWhole(BlobKey, Option<u64>),
     /// A whole blob from the peer, unasked.
     PutOffered(BlobKey),
     /// A whole blob that was fetched.
@@ -120,8 +140,16 @@ pub(super) struct Shared {
     pub(super) history: History,
     /// The last submitted version; decides what may follow.
     pub(super) submitted: Version,
-    /// The authority of the last submitted record.
-    pub(super) submitted_authority: Option<AuthorityId>,
+    /// The latest epoch submitted, and who writes in it.
+    pub(super) submitted_epoch: Option<(u64, AuthorityId)>,
+    /// The highest epoch that any peer has named in this run.
+    pub(super) peers_epoch: u64,
+    /// The epoch that is being taken.
+    pub(super) fencing: Option<Fencing>,
+    /// An epoch whose beginning is submitted and not durable.
+    pub(super) beginning: Option<Beginning>,
+    /// What the authority's sidecar must say, since a later epoch was heard of.
+    pub(super) superseded: Option<Vec<u8>>,
     pub(super) authority: Option<Authority>,
     pub(super) members: Members,
     pub(super) acked: Acked,
@@ -134,6 +162,18 @@ pub(super) struct Shared {
     pub(super) removals: BTreeSet<FileName>,
     /// Blobs that some link is fetching right now.
     pub(super) fetching: BTreeMap<BlobKey, LinkId>,
+    /// Blobs that came in part.
+    pub(super) partials: Partials,
+    /// Records that wait for their blobs.
+    pub(super) wanted: Wanted,
+    /// Whether the blob store is being asked for what is wanted.
+    pub(super) looking: bool,
+    /// The collection of blobs under way.
+    pub(super) collection: Option<Collection>,
+    /// The scrub under way.
+    pub(super) scrubbing: Option<Scrubbing>,
+    /// Reads of the journal for peers.
+    pub(super) sharing: Sharing,
     /// Checkpoints that a session serves to a peer.
     pub(super) pins: BTreeMap<u64, u32>,
     /// The snapshot on its way in.
@@ -150,11 +190,20 @@ pub(super) struct Shared {
     pub(super) obsolete: Vec<FileName>,
     /// Links that went down in this turn.
     pub(super) went_down: Vec<LinkId>,
+    /// How far members are behind.
+    pub(super) lagging: Lagging,
+    /// Something changed that may let a compaction by policy begin.
+    pub(super) policy_due: bool,
     /// Something that a link may be waiting for was freed in this turn.
     pub(super) freed: bool,
     /// Links that had no room for what they have to send.
     pub(super) blocked: BTreeSet<LinkId>,
     pub(super) saves: Saves,
+    /// The latest durable changes, for subscriptions.
+    pub(super) recent: Recent,
+    /// When the tail moved.
+    pub(super) ages: Ages,
+    pub(super) subscriptions: Subscriptions,
     pub(super) next_request: u64,
     pub(super) closing: bool,
     pub(super) halted: Option<StorageFault>,
@@ -175,12 +224,14 @@ pub(super) struct Parts {
     pub(super) acked: Acked,
     pub(super) current: Current,
     pub(super) opaque: Opaque,
+    pub(super) wanted: Wanted,
 }
 
 impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
         let submitted = parts.history.tail();
-        let last_epoch = parts.history.epochs().pop().filter(|mark| mark.epoch == submitted.epoch);
+        let last_epoch = parts.history.epochs().pop();
+        let sharing = Sharing::new(parts.config.plan_reads_max, parts.config.plan_kept_bytes_max);
         Self {
             config: parts.config,
             now: parts.now,
@@ -189,7 +240,11 @@ impl Shared {
             views: parts.views,
             history: parts.history,
             submitted,
-            submitted_authority: last_epoch.map(|mark| mark.authority),
+            submitted_epoch: last_epoch.map(|mark| (mark.epoch, mark.authority)),
+            peers_epoch: 0,
+            fencing: None,
+            beginning: None,
+            superseded: None,
             authority: parts.authority,
             members: parts.members,
             acked: parts.acked,
@@ -198,6 +253,12 @@ impl Shared {
             reads: BTreeMap::new(),
             removals: BTreeSet::new(),
             fetching: BTreeMap::new(),
+            partials: Partials::default(),
+            wanted: parts.wanted,
+            looking: false,
+            collection: None,
+            scrubbing: None,
+            sharing,
             pins: BTreeMap::new(),
             install: None,
             compaction: None,
@@ -206,30 +267,18 @@ impl Shared {
             committing: None,
             obsolete: Vec::new(),
             went_down: Vec::new(),
+            lagging: Lagging::default(),
+            policy_due: true,
             freed: false,
             blocked: BTreeSet::new(),
             saves: Saves::default(),
+            recent: Recent::new(submitted),
+            ages: Ages::default(),
+            subscriptions: Subscriptions::default(),
             next_request: 0,
             closing: false,
             halted: None,
             loose_records: 0,
-        }
-    }
-
-    /// The first thing a new log's authority writes is its epoch.
-    pub(super) fn begin(&mut self) {
-        let Some(authority) = &self.authority else { return };
-        let untouched = self.history.tail().is_zero() && self.journal.submitted_next_lsn() == Lsn::FIRST;
-        if untouched {
-            let start = EpochStart {
-                epoch: authority.epoch(),
-                authority: authority.id().clone(),
-                previous_end: Version::ZERO,
-            };
-            let mut bytes = Vec::new();
-            start.encode(&mut bytes);
-            let appended = self.journal.append(ENTRY_EPOCH_START, &bytes);
-            debug_assert!(appended.is_ok(), "an empty journal has room for one entry");
         }
     }
 
@@ -240,6 +289,9 @@ impl Shared {
         self.install = None;
         self.committing = None;
         self.refuse_running(fault);
+        self.end_collection(Err(super::api::RequestError::Storage(fault.clone())));
+        self.end_scrub(Err(super::api::RequestError::Storage(fault.clone())));
+        self.refuse_fencing(fault);
     }
 
     /// Whether the journal lacks its last seal and may still be given one.
@@ -364,7 +416,12 @@ impl Shared {
     }
 
     /// Submits records of one journal batch. They were judged: in order, of this log.
-    pub(super) fn submit_records(&mut self, records: &[Record]) -> Result<Lsn, MutationError> {
-        super::submit::submit(self, records)
+    /// Those whose blob is `absent` want it from now on.
+    pub(super) fn submit_records(
+        &mut self,
+        records: &[Record],
+        absent: &BTreeSet<BlobKey>,
+    ) -> Result<Lsn, MutationError> {
+        super::submit::submit(self, records, absent)
     }
 }

@@ -1,7 +1,7 @@
 //! The sidecars beside `current`: the authority's reservation, the members, and the book of
 //! acknowledgements. Each has one write out at a time; what changes meanwhile goes with the next.
 
-use super::api::{Done, Event, MembersChange, RequestError, RequestId};
+use super::api::{Done, Entry, Event, MembersChange, RequestError, RequestId};
 use super::authority::Authority;
 use super::membership::{MemberInput, Members, compaction_bound};
 use super::shared::{Purpose, Shared};
@@ -10,8 +10,8 @@ use crate::id::Incarnation;
 use crate::id::Lsn;
 use crate::journal::command::{FileName, StorageCommand};
 use crate::journal::sidecar::Envelope;
-use crate::record::Version;
 use crate::record::canonical::encode_parts;
+use crate::record::{Record, Version};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -49,7 +49,7 @@ impl Shared {
         RequestId(self.next_request)
     }
 
-    fn replace(&mut self, purpose: Purpose, envelope: &Envelope, content: &[u8]) {
+    pub(super) fn replace(&mut self, purpose: Purpose, envelope: &Envelope, content: &[u8]) {
         let (file, bytes) = (envelope.file, envelope.encode(content));
         self.out.command(purpose, |ticket| StorageCommand::Replace { ticket, file, bytes });
     }
@@ -65,10 +65,20 @@ impl Shared {
         }
     }
 
+    /// Whether a write of the authority's sidecar is out.
+    pub(super) const fn saving_authority(&self) -> bool {
+        self.saves.authority
+    }
+
+    /// One goes out.
+    pub(super) const fn begin_authority_save(&mut self) {
+        self.saves.authority = true;
+    }
+
     /// The reservation is stored, or not. A failure is final, like one of the journal.
     pub(super) fn on_reserved(&mut self, result: Result<(), StorageFault>) -> Result<(), StorageFault> {
         self.saves.authority = false;
-        if let Some(authority) = &mut self.authority {
+        if let Some(authority) = self.authority.as_mut().filter(|authority| authority.reserving()) {
             authority.reserved(result.is_ok());
         }
         result
@@ -201,6 +211,7 @@ impl Shared {
     /// The book is stored, or not. One that is not stored holds compaction back, nothing else.
     pub(super) fn on_acked_saved(&mut self, result: Result<(), StorageFault>) {
         self.saves.acked = false;
+        self.policy_due = true;
         self.acked.saved(result.is_ok());
         if let Err(fault) = result {
             self.saves.failed = Some(fault);
@@ -210,16 +221,24 @@ impl Shared {
     /// Whether a write of a sidecar, of `current` or of a checkpoint is out.
     pub(super) fn saving(&self) -> bool {
         let peers = self.saves.members.is_some() || self.saves.acked || self.acked_dirty();
-        peers || self.saves.authority || self.compaction.is_some()
+        peers
+            || self.saves.authority
+            || self.compaction.is_some()
+            || self.committing.is_some()
+            || self.fencing.is_some()
+    }
+
+    /// What holds compaction back, if anything does.
+    pub(super) fn compaction_blocked(&self) -> Option<RequestError> {
+        let (tail, floor) = (self.history.tail(), self.history.floor());
+        let bound = compaction_bound(&self.members, &self.acked, tail, floor);
+        bound.and_then(|most| self.compaction_beside_resets(most)).err()
     }
 
     /// What holds compaction back, for an error that must name it.
     pub(super) fn compaction_blocker(&self) -> alloc::string::String {
-        let (tail, floor) = (self.history.tail(), self.history.floor());
-        match compaction_bound(&self.members, &self.acked, tail, floor) {
-            Ok(_) => "nothing: compact to make room".to_string(),
-            Err(error) => error.to_string(),
-        }
+        let blocked = self.compaction_blocked();
+        blocked.map_or_else(|| "nothing: compact to make room".to_string(), |error| error.to_string())
     }
 
     /// The submitted version of a key; zero for none.
@@ -230,12 +249,18 @@ impl Shared {
     /// Everything the journal made durable becomes visible, and part of the history.
     pub(super) fn publish(&mut self) {
         let Some(upto) = self.journal.durable() else { return };
-        let Self { views, history, .. } = self;
+        let Self { views, history, wanted, recent, .. } = self;
+        let recent_bytes_max = u64::from(self.config.recent_bytes_max);
         let mut canonical = Vec::new();
         views.publish(upto, &mut |lsn, key, entry| {
             canonical.clear();
             encode_parts(key, &entry.state, entry.version, &entry.authority, &mut canonical);
             history.push(lsn, entry.version, &entry.authority, &canonical);
+            wanted.settle(key, entry.version);
+            let Entry { state, version, authority } = entry.clone();
+            recent.push(Record { key: key.clone(), state, version, authority }, recent_bytes_max);
         });
+        self.ages.push(self.now.mono, self.history.tail());
+        self.wake_subscriptions();
     }
 }

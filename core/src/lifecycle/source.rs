@@ -3,25 +3,25 @@
 
 use super::api::{CloseReason, Event, PairReason, PeerFaultKind};
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
-use super::command::BlobCommand;
-use super::entry::ENTRY_RECORD;
+use super::entry::is_record;
 use super::membership::MemberInput;
+use super::pushing::{Push, Pushed};
 use super::session::Session;
-use super::shared::{LinkPurpose, ReadFor, Shared};
+use super::shared::{ReadFor, Shared};
+use super::sharing::{Ask, Block};
 use crate::error::StorageFault;
 use crate::id::Lsn;
 use crate::journal::command::FileName;
 use crate::journal::current::CheckpointRef;
 use crate::journal::read::{EntryReader, ReadRequest};
 use crate::limits::PIECE_BYTES_MAX;
-use crate::record::{BlobKey, RecordView, State, Version};
+use crate::record::{Record, RecordView, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
 use crate::wire::batch_builder::BatchBuilder;
 use crate::wire::message::Message;
 use crate::wire::own::{OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer};
-use crate::wire::repair::Snapshot;
-use alloc::collections::BTreeSet;
+use crate::wire::repair::{Batch, Snapshot};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
@@ -40,7 +40,7 @@ pub(super) enum Source {
     Framing,
     /// Sending the blobs of the next batch or snapshot ahead of it.
     Pushing(Push),
-    /// A batch or snapshot frame is out.
+    /// As many batches are out as may be, or a snapshot frame.
     Sent,
     /// The peer reads a snapshot in pieces.
     Snapshot(Serving),
@@ -55,30 +55,9 @@ pub(super) struct Plan {
     builder: BatchBuilder,
     through: Lsn,
     last: Option<Lsn>,
-    blobs: BTreeSet<BlobKey>,
-}
-
-/// What a read for a plan brought beyond the batch it was made for: at most `read_bytes_max`.
-#[derive(Debug)]
-pub(super) struct ReadAhead {
-    request: ReadRequest,
-    bytes: Vec<u8>,
-}
-
-impl ReadAhead {
-    /// Whether it holds the first byte that `request` asks for. Segments are never written anew, so
-    /// what was read stays what is there.
-    fn covers(&self, request: &ReadRequest) -> bool {
-        let end = self.request.offset + u64::from(self.request.bytes);
-        self.request.file == request.file && (self.request.offset..end).contains(&request.offset)
-    }
-}
-
-/// A frame that waits until the blobs it needs were acknowledged.
-#[derive(Debug)]
-pub(super) struct Push {
-    payload: Vec<u8>,
-    blobs: Vec<BlobKey>,
+    from: Version,
+    /// The records themselves, for a peer whose blobs go ahead of them: some may have to be left out.
+    records: Option<Vec<Record>>,
 }
 
 /// A snapshot that the peer reads.
@@ -105,53 +84,64 @@ impl Session {
             return;
         }
         if self.acked >= tail {
-            self.read_ahead = None;
-            if self.synced != Some(tail) && !tail.is_zero() {
-                self.synced = Some(tail);
-                shared.out.event(Event::Synced { link: self.link, tail });
-            }
+            return self.report_synced(shared, tail);
+        }
+        let from = self.flight.back().map_or(self.acked, |sent| self.acked.max(*sent));
+        if shared.halted.is_some() || from >= tail || !self.has_room(shared) || self.comparing() {
             return;
         }
-        if shared.halted.is_some() || !self.has_room(shared) {
+        if self.evidence.rests(shared.now.mono) {
+            shared.blocked.insert(self.link);
             return;
         }
         if shared.too_late_to_count(&self.peer.identity, self.acked.max(floor)) {
             return;
         }
-        if self.acked < floor {
-            return self.begin_snapshot(shared);
+        if from >= floor {
+            return self.begin_plan(shared, from);
         }
-        self.begin_plan(shared);
+        // A snapshot takes the place of everything: what is out is answered first.
+        if self.flight.is_empty() {
+            self.begin_snapshot(shared);
+        }
     }
 
-    fn begin_plan(&mut self, shared: &mut Shared) {
-        let Some((from, _)) = shared.history.first_after(self.acked) else { return };
+    /// The peer has all our records; it is in sync when it has their blobs as well.
+    fn report_synced(&mut self, shared: &mut Shared, tail: Version) {
+        let complete = shared.acked.get(&self.peer.identity).map(|mark| mark.complete);
+        let whole = !self.peer.waits || complete >= Some(tail);
+        if whole && self.synced != Some(tail) && !tail.is_zero() {
+            self.synced = Some(tail);
+            shared.out.event(Event::Synced { link: self.link, tail });
+        }
+    }
+
+    fn begin_plan(&mut self, shared: &mut Shared, after: Version) {
+        let Some((from, _)) = shared.history.first_after(after.max(self.skipped)) else { return };
         let Some(through) = shared.history.lsn_of(shared.history.tail()) else { return };
         // From here on the journal above what the peer has is needed: it counts at that.
         let acked = self.acked;
-        shared.member_input(&self.peer.identity, MemberInput::Reads { cut: acked });
-        shared.member_input(&self.peer.identity, MemberInput::Acknowledged { version: acked });
+        shared.member_reads(&self.peer.identity, acked);
         self.source = Source::Planning(Plan {
             reader: EntryReader::new(from, through),
-            builder: BatchBuilder::new(self.acked, shared.config.wire.repair),
+            builder: BatchBuilder::new(after, shared.config.wire.repair),
             through,
             last: None,
-            blobs: BTreeSet::new(),
+            from: after,
+            records: (!self.peer.ranges).then(Vec::new),
         });
         self.continue_plan(shared);
     }
 
-    fn continue_plan(&mut self, shared: &mut Shared) {
+    /// Goes on with the next batch: from what was read for any peer, or by a read.
+    pub(super) fn continue_plan(&mut self, shared: &mut Shared) {
         let Source::Planning(plan) = &self.source else { return };
         let bytes_max = shared.config.journal.read_bytes_max;
         match plan.reader.request(shared.journal.index(), bytes_max) {
-            // A read holds many batches for a peer: what it brought is used up before the next.
-            Ok(Some(request)) => match self.read_ahead.take_if(|ahead| ahead.covers(&request)) {
-                Some(ahead) => self.on_plan_read(shared, ahead.request, Ok(ahead.bytes)),
-                None => {
-                    let purpose = ReadFor::Plan(self.link, request);
-                    shared.read(request.file, request.offset, request.bytes, purpose);
-                }
+            Ok(Some(request)) => match shared.sharing.ask(self.link, request) {
+                Ask::Here(block) => self.take_block(shared, &block),
+                Ask::Read => shared.read(request.file, request.offset, request.bytes, ReadFor::Plan(request)),
+                Ask::Wait => {}
             },
             Ok(None) => self.finish_plan(shared),
             // A compaction took the entries: begin anew, from the snapshot.
@@ -162,42 +152,33 @@ impl Session {
         }
     }
 
-    /// Entries for the plan were read.
-    pub(super) fn on_plan_read(
-        &mut self,
-        shared: &mut Shared,
-        request: ReadRequest,
-        result: Result<Vec<u8>, StorageFault>,
-    ) {
+    /// Entries that the plan needs are here.
+    fn take_block(&mut self, shared: &mut Shared, block: &Block) {
         let Source::Planning(plan) = &mut self.source else { return };
         let mut full = false;
         let mut bad = None;
-        let accepted = result.and_then(|bytes| {
-            let visited = plan.reader.accept(&request, &bytes, &mut |lsn, kind, entry| {
-                if kind != ENTRY_RECORD {
-                    return ControlFlow::Continue(());
-                }
-                let record = match RecordView::parse(entry) {
-                    Ok(view) => view.to_record(),
-                    Err(error) => {
-                        bad = Some(alloc::format!("entry {lsn}: {error}"));
-                        return ControlFlow::Break(());
-                    }
-                };
-                if plan.builder.push(&record, lsn < plan.through).is_err() {
-                    full = true;
+        let accepted = plan.reader.accept(&block.request, &block.bytes, &mut |lsn, kind, entry| {
+            if !is_record(kind) {
+                return ControlFlow::Continue(());
+            }
+            let record = match RecordView::parse(entry) {
+                Ok(view) => view.to_record(),
+                Err(error) => {
+                    bad = Some(alloc::format!("entry {lsn}: {error}"));
                     return ControlFlow::Break(());
                 }
-                plan.last = Some(lsn);
-                if let State::Present { blob } = record.state {
-                    plan.blobs.insert(blob);
-                }
-                ControlFlow::Continue(())
-            });
-            let keep = full && bytes.len() as u64 <= u64::from(shared.config.journal.read_bytes_max);
-            self.read_ahead = keep.then_some(ReadAhead { request, bytes });
-            visited
+            };
+            if plan.builder.push(&record, lsn < plan.through).is_err() {
+                full = true;
+                return ControlFlow::Break(());
+            }
+            plan.last = Some(lsn);
+            if let Some(records) = &mut plan.records {
+                records.push(record);
+            }
+            ControlFlow::Continue(())
         });
+        let request = &block.request;
         match (accepted, bad) {
             (Ok(()), None) if full => self.finish_plan(shared),
             (Ok(()), None) => self.continue_plan(shared),
@@ -205,13 +186,25 @@ impl Session {
                 let fault = StorageFault::damaged(request.file, request.offset, detail);
                 self.read_failed(shared, fault);
             }
-            (Err(fault), _) => {
-                if plan.reader.request(shared.journal.index(), 1).is_err() {
-                    self.source = Source::Idle;
-                    return self.pump_source(shared);
-                }
-                self.read_failed(shared, fault);
+            (Err(fault), _) => self.plan_read_failed(shared, request, fault),
+        }
+    }
+
+    /// What the plan needs could not be read, or was not what the journal wrote.
+    pub(super) fn plan_read_failed(
+        &mut self,
+        shared: &mut Shared,
+        request: &ReadRequest,
+        fault: StorageFault,
+    ) {
+        let Source::Planning(plan) = &self.source else { return };
+        match plan.reader.request(shared.journal.index(), 1) {
+            Err(_) => {
+                self.source = Source::Idle;
+                self.pump_source(shared);
             }
+            Ok(Some(needs)) if needs.file == request.file => self.read_failed(shared, fault),
+            Ok(_) => self.continue_plan(shared),
         }
     }
 
@@ -228,62 +221,27 @@ impl Session {
             return;
         };
         let more = last < plan.through;
+        if let Some(records) = plan.records {
+            let to = records.last().map_or(plan.from, |record| record.version);
+            return self.push(shared, Pushed::Batch(Batch { from: plan.from, to, more, records }));
+        }
         let mut payload = Vec::new();
-        if let Err(error) = plan.builder.finish(more, &mut payload) {
-            unreachable!("every record of the batch was found to fit: {error}");
-        }
-        self.send_with_blobs(shared, payload, plan.blobs);
-    }
-
-    /// Sends a frame, its blobs ahead where the peer cannot ask for them itself.
-    fn send_with_blobs(&mut self, shared: &mut Shared, payload: Vec<u8>, blobs: BTreeSet<BlobKey>) {
-        if self.peer.ranges || blobs.is_empty() {
-            self.send_payload(shared, &payload);
-            self.source = Source::Sent;
-            return;
-        }
-        self.source = Source::Pushing(Push { payload, blobs: blobs.into_iter().rev().collect() });
-        self.pump_push(shared);
-    }
-
-    /// Reads the next blobs to push while there is room, and sends the frame when all are
-    /// acknowledged.
-    pub(super) fn pump_push(&mut self, shared: &mut Shared) {
-        let open_max = shared.config.blob_requests_max as usize;
-        let room = self.has_room(shared);
-        let Source::Pushing(push) = &mut self.source else { return };
-        let mut reads = Vec::new();
-        while room && self.pushed.len() < open_max {
-            let Some(key) = push.blobs.pop() else { break };
-            self.pushed.insert(key);
-            reads.push(key);
-        }
-        let done = push.blobs.is_empty() && self.pushed.is_empty();
-        let payload = if done { core::mem::take(&mut push.payload) } else { Vec::new() };
-        for key in reads {
-            self.read_whole(shared, key);
-        }
-        if done {
-            self.send_payload(shared, &payload);
-            self.source = Source::Sent;
+        match plan.builder.finish(more, &mut payload) {
+            Ok(to) => self.send_frame(shared, &payload, Some(to)),
+            Err(error) => unreachable!("every record of the batch was found to fit: {error}"),
         }
     }
 
-    /// Reads a whole blob for the peer: one byte more than it may have tells that it is too large.
-    pub(super) fn read_whole(&mut self, shared: &mut Shared, key: BlobKey) {
-        self.serving += 1;
-        let bytes_max = super::session::blob_put_bytes_max(&shared.config) + 1;
-        shared.blob(self.link, LinkPurpose::ServeWhole(key), |ticket| BlobCommand::Read {
-            ticket,
-            key,
-            offset: 0,
-            bytes_max,
-        });
-    }
-
-    /// A blob that a record of the frame needs cannot be sent.
-    pub(super) fn push_failed(&mut self, shared: &mut Shared, reason: PairReason) {
-        self.stop(shared, Verdict::Unknown { reason });
+    /// Sends a batch that ends at `to`, or a snapshot, and goes on if more may be out.
+    pub(super) fn send_frame(&mut self, shared: &mut Shared, payload: &[u8], to: Option<Version>) {
+        self.send_payload(shared, payload);
+        if let Some(to) = to {
+            self.evidence.sends(to);
+            self.flight.push_back(to);
+        }
+        let more = to.is_some() && self.flight.len() < self.peer.batches_open_max();
+        self.source = if more { Source::Idle } else { Source::Sent };
+        self.pump_source(shared);
     }
 
     fn begin_snapshot(&mut self, shared: &mut Shared) {
@@ -292,6 +250,7 @@ impl Session {
         };
         let cut = shared.history.floor();
         shared.member_input(&self.peer.identity, MemberInput::Reads { cut });
+        self.evidence.sends(cut);
         if !self.peer.chunks {
             return self.begin_snapshot_frame(shared, checkpoint);
         }
@@ -361,10 +320,42 @@ impl Session {
         }
     }
 
+    /// Whether the peer is being sent what the journal holds.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.flight.is_empty() || matches!(self.source, Source::Planning(_) | Source::Pushing(_))
+    }
+
+    /// Whether an acknowledgement up to here answers something that is out.
+    pub(super) fn answers(&self, version: Version) -> bool {
+        match &self.source {
+            Source::Snapshot(serving) => version >= serving.cut,
+            Source::Sent if self.flight.is_empty() => true,
+            Source::Off
+            | Source::Waiting
+            | Source::Idle
+            | Source::Planning(_)
+            | Source::Framing
+            | Source::Pushing(_)
+            | Source::Sent
+            | Source::Stopped => self.flight.front().is_some_and(|to| *to <= version),
+        }
+    }
+
     /// The peer's acknowledgement was accepted: what was out is settled.
     pub(super) fn source_acked(&mut self, shared: &mut Shared, version: Version) {
+        if self.peer.window {
+            while self.flight.front().is_some_and(|to| *to <= version) {
+                self.flight.pop_front();
+            }
+        } else {
+            self.flight.clear();
+        }
         match &self.source {
-            Source::Waiting | Source::Sent => self.source = Source::Idle,
+            Source::Waiting => {
+                self.source = Source::Idle;
+                self.announce_blobs(shared);
+            }
+            Source::Sent if self.flight.len() < self.peer.batches_open_max() => self.source = Source::Idle,
             Source::Snapshot(serving) if version >= serving.cut => {
                 self.drop_source(shared);
                 self.source = Source::Idle;
@@ -374,6 +365,7 @@ impl Session {
             | Source::Planning(_)
             | Source::Framing
             | Source::Pushing(_)
+            | Source::Sent
             | Source::Snapshot(_)
             | Source::Stopped => {}
         }
@@ -386,6 +378,7 @@ impl Session {
             shared.unpin(serving.checkpoint.number);
         }
         self.pushed.clear();
+        self.flight.clear();
     }
 
     /// The pin of a snapshot whose peer asked for nothing runs out.
@@ -444,17 +437,20 @@ impl Session {
             }
             Err(fault) => return self.read_failed(shared, fault),
         }
-        let blobs = records.iter().filter_map(|r| match r.state {
-            State::Present { blob } => Some(blob),
-            State::Deleted => None,
-        });
-        let blobs = blobs.collect();
-        let message = Message::Snapshot(Snapshot { watermark: cut, records });
+        let snapshot = Snapshot { watermark: cut, records };
+        if self.peer.ranges {
+            return self.send_snapshot_frame(shared, snapshot);
+        }
+        self.push(shared, Pushed::Snapshot(snapshot));
+    }
+
+    fn send_snapshot_frame(&mut self, shared: &mut Shared, snapshot: Snapshot) {
         let mut payload = Vec::new();
+        let message = Message::Snapshot(snapshot);
         if crate::wire::message::encode(&message, &shared.config.wire, &mut payload).is_err() {
             let reason = PairReason::SnapshotTooLarge;
             return self.stop(shared, Verdict::Unknown { reason });
         }
-        self.send_with_blobs(shared, payload, blobs);
+        self.send_frame(shared, &payload, None);
     }
 }

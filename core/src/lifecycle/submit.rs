@@ -1,13 +1,13 @@
 //! Mutations become records: judged, given versions, and submitted as one group of the journal.
 
 use super::api::{Accepted, Change, Entry, Mutation, MutationError};
-use super::entry::ENTRY_RECORD;
+use super::entry::{ENTRY_RECORD, ENTRY_RECORD_WANTED};
 use super::shared::Shared;
 use crate::id::Lsn;
 use crate::journal::writer::AppendError;
 use crate::machine::Health;
-use crate::record::{Key, Record, State, Version};
-use alloc::collections::BTreeMap;
+use crate::record::{BlobKey, Key, Record, State, Version};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ pub(super) fn mutate(shared: &mut Shared, mutations: &[Mutation]) -> Result<Vec<
         };
         records.push(shared.config.record.record(mutation.key.clone(), state, version, id.clone())?);
     }
-    let last = submit(shared, &records)?;
+    let last = submit(shared, &records, &BTreeSet::new())?;
     let lsn_of = |back: usize| Lsn::new(last.get() - back as u64).expect("within the group");
     let accepted = records
         .iter()
@@ -59,8 +59,12 @@ fn writable(shared: &Shared) -> Result<(), MutationError> {
         if let Some(reason) = &shared.fenced {
             return Err(MutationError::Fenced { reason: reason.clone() });
         }
-        let authority = shared.submitted_authority.as_ref().map_or("another replica", |a| a.as_str());
+        let authority = shared.latest_epoch().map_or("another replica", |(_, authority)| authority.as_str());
         return Err(MutationError::NotAuthority { authority: authority.to_string() });
+    }
+    if shared.fencing.is_some() {
+        let reason = "the authority is being moved here".to_string();
+        return Err(MutationError::Fenced { reason });
     }
     if shared.install.is_some() {
         return Err(MutationError::Installing);
@@ -72,6 +76,11 @@ fn writable(shared: &Shared) -> Result<(), MutationError> {
 fn preconditions(shared: &Shared, mutations: &[Mutation]) -> Result<(), MutationError> {
     let mut within: BTreeMap<&Key, ()> = BTreeMap::new();
     for mutation in mutations {
+        if let Change::Put { blob } = mutation.change
+            && shared.is_removing(&blob)
+        {
+            return Err(MutationError::Collecting { blob });
+        }
         let namespace = mutation.key.namespace();
         shared.config.record.key(namespace, mutation.key.logical_key())?;
         if !shared.current.namespaces.iter().any(|n| n == namespace) {
@@ -113,8 +122,13 @@ fn room(shared: &Shared, mutations: &[Mutation]) -> Result<(), MutationError> {
     Ok(())
 }
 
-/// Submits records of one group. They were judged: in order, of this log, within its limits.
-pub(super) fn submit(shared: &mut Shared, records: &[Record]) -> Result<Lsn, MutationError> {
+/// Submits records of one group. They were judged: in order, of this log, within its limits. Those whose
+/// blob is `absent` want it from now on.
+pub(super) fn submit(
+    shared: &mut Shared,
+    records: &[Record],
+    absent: &BTreeSet<BlobKey>,
+) -> Result<Lsn, MutationError> {
     let mut bytes = Vec::new();
     let mut ends = Vec::with_capacity(records.len());
     for record in records {
@@ -122,10 +136,13 @@ pub(super) fn submit(shared: &mut Shared, records: &[Record]) -> Result<Lsn, Mut
         ends.push(bytes.len());
     }
     let mut start = 0;
+    let wants = |record: &Record| super::receive::blob_of(record).filter(|blob| absent.contains(blob));
     let entries: Vec<(u8, &[u8])> = ends
         .iter()
-        .map(|end| {
-            let entry = (ENTRY_RECORD, &bytes[start..*end]);
+        .zip(records)
+        .map(|(end, record)| {
+            let kind = if wants(record).is_some() { ENTRY_RECORD_WANTED } else { ENTRY_RECORD };
+            let entry = (kind, &bytes[start..*end]);
             start = *end;
             entry
         })
@@ -139,11 +156,17 @@ pub(super) fn submit(shared: &mut Shared, records: &[Record]) -> Result<Lsn, Mut
         let entry =
             Entry { state: record.state, version: record.version, authority: record.authority.clone() };
         shared.views.submit(lsn, record.key.clone(), entry);
+        if let Some(blob) = wants(record) {
+            shared.wanted.want(record.key.clone(), record.version, blob);
+        }
+        if let State::Present { blob } = record.state {
+            shared.name_blob(blob);
+        }
         lsn = lsn.plus(1);
     }
     let tail = records.last().expect("the journal refuses an empty group");
     shared.submitted = tail.version;
-    shared.submitted_authority = Some(tail.authority.clone());
+    shared.submitted_epoch = Some((tail.version.epoch, tail.authority.clone()));
     if shared.authority.is_some() {
         shared.gated.push_back((first, tail.version));
     }

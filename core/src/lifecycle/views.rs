@@ -129,6 +129,14 @@ impl Views {
         before - self.tombstones
     }
 
+    /// The blobs that changes name which are submitted and not visible.
+    pub(super) fn submitted_blobs(&self) -> impl Iterator<Item = crate::record::BlobKey> {
+        self.submitted.iter().filter_map(|(_, _, entry)| match entry.state {
+            State::Present { blob } => Some(blob),
+            State::Deleted => None,
+        })
+    }
+
     /// The visible entries in key order, those after `after` only if it is given.
     pub fn visible_from(&self, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Entry)> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);

@@ -33,6 +33,10 @@ pub enum Capability {
     BlobRanges,
     /// `strandline.history.v1`: positions are exchanged and judged before repair.
     History,
+    /// `strandline.blob-wait.v1`: a record may be ahead of its blob, and acknowledgements say so.
+    BlobWait,
+    /// `strandline.window.v1`: several batches may be out at a time.
+    Window,
 }
 
 impl Capability {
@@ -45,6 +49,8 @@ impl Capability {
             "strandline.snapshot-chunks.v1" => Some(Self::SnapshotChunks),
             "strandline.blob-ranges.v1" => Some(Self::BlobRanges),
             "strandline.history.v1" => Some(Self::History),
+            "strandline.blob-wait.v1" => Some(Self::BlobWait),
+            "strandline.window.v1" => Some(Self::Window),
             other => {
                 let log = other.strip_prefix("strandline.log.").and_then(LogId::parse);
                 let incarnation = other.strip_prefix("strandline.inc.").and_then(Incarnation::parse);
@@ -64,6 +70,8 @@ impl fmt::Display for Capability {
             Self::SnapshotChunks => f.write_str("strandline.snapshot-chunks.v1"),
             Self::BlobRanges => f.write_str("strandline.blob-ranges.v1"),
             Self::History => f.write_str("strandline.history.v1"),
+            Self::BlobWait => f.write_str("strandline.blob-wait.v1"),
+            Self::Window => f.write_str("strandline.window.v1"),
         }
     }
 }
@@ -199,7 +207,9 @@ impl Capabilities {
             | Capability::Incarnation(_)
             | Capability::SnapshotChunks
             | Capability::BlobRanges
-            | Capability::History => None,
+            | Capability::History
+            | Capability::BlobWait
+            | Capability::Window => None,
         })
     }
 
@@ -213,7 +223,9 @@ impl Capabilities {
             | Capability::Log(_)
             | Capability::SnapshotChunks
             | Capability::BlobRanges
-            | Capability::History => None,
+            | Capability::History
+            | Capability::BlobWait
+            | Capability::Window => None,
         })
     }
 
@@ -237,7 +249,7 @@ mod tests {
     use super::*;
     use alloc::format;
 
-    fn all() -> [Capability; 7] {
+    fn all() -> [Capability; 9] {
         [
             Capability::Lifecycle,
             Capability::RepairReconcile,
@@ -246,6 +258,8 @@ mod tests {
             Capability::SnapshotChunks,
             Capability::BlobRanges,
             Capability::History,
+            Capability::BlobWait,
+            Capability::Window,
         ]
     }
 

@@ -185,6 +185,14 @@ pub enum OwnFault {
         /// The limit.
         length_max: u32,
     },
+    /// Blobs are said to be complete beyond the records.
+    #[error("complete up to {complete}, expected at most the watermark {watermark}")]
+    CompleteAboveWatermark {
+        /// What came.
+        complete: crate::record::Version,
+        /// The highest it may be.
+        watermark: crate::record::Version,
+    },
     /// A piece goes beyond the end of what it is a piece of.
     #[error("piece of {bytes} bytes at {offset} goes beyond the total of {total}")]
     PieceBeyondTotal {

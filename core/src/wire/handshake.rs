@@ -1,5 +1,6 @@
 //! Who is at the other end: the only way to an [`Authenticated`].
 
+use super::admission::{Channel, Terms, TermsUnmet, same_digest};
 use super::auth::{AUTH_PAYLOAD_BYTES_MAX, Auth, AuthError, AuthOk, AuthTooLarge, encode_reject};
 use super::capability::Capabilities;
 use super::frame::{FrameDecoder, FrameError, OpenFrame};
@@ -42,14 +43,22 @@ pub struct PeerCredential {
     pub identity: PeerIdentity,
     /// SHA-256 of its token.
     pub token_sha256: [u8; 32],
+    /// What it must meet besides.
+    pub terms: Terms,
 }
 
 impl PeerCredential {
-    /// The credential of a peer with this token.
+    /// The credential of a peer with this token, of which nothing else is asked.
     #[must_use]
     pub fn of_token(identity: PeerIdentity, token: &str) -> Self {
-        Self { identity, token_sha256: Sha256::digest(token.as_bytes()).into() }
+        Self { identity, token_sha256: token_sha256(token), terms: Terms::default() }
     }
+}
+
+/// What a listener keeps of a token.
+#[must_use]
+pub fn token_sha256(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
 }
 
 /// A peer whose identity is settled. Only a [`Handshake`] makes one, and a link takes it by value, so
@@ -95,7 +104,6 @@ impl Authenticated {
 
 /// Why a handshake failed: the peer's fault. The connection is closed once what was written is sent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum HandshakeError {
     /// What arrived is no frame.
     #[error("handshake: {0}")]
@@ -109,6 +117,9 @@ pub enum HandshakeError {
         /// Who it said it is.
         identity: Option<PeerIdentity>,
     },
+    /// The peer has the right token and does not meet what else is asked of it.
+    #[error(transparent)]
+    Unmet(TermsUnmet),
     /// The dialer expected another peer.
     #[error("peer says it is {found}, expected {expected}")]
     IdentityUnexpected {
@@ -124,6 +135,17 @@ pub enum HandshakeError {
 
 impl Classified for HandshakeError {
     const FAMILY: Family = Family::Peer;
+}
+
+/// Why a dialer says nothing: its token would go to somebody who may not have it, or does not fit.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DialRefused {
+    /// Whoever answered does not meet what is asked of the peer that was dialed: the peer's fault.
+    #[error(transparent)]
+    Unmet(TermsUnmet),
+    /// The token is too long: ours.
+    #[error(transparent)]
+    TooLarge(AuthTooLarge),
 }
 
 struct Named<'a>(&'a Option<PeerIdentity>);
@@ -182,7 +204,7 @@ pub struct Handshake {
 #[derive(Debug)]
 enum Side {
     Dialer { expect: Option<PeerIdentity> },
-    Listener(ListenAuth),
+    Listener { auth: ListenAuth, channel: Channel },
 }
 
 /// Where a handshake stands.
@@ -212,10 +234,33 @@ impl Handshake {
         Ok(Self::of(Side::Dialer { expect }))
     }
 
-    /// Starts as the side that was dialed: it speaks second.
+    /// Starts as the side that dialed `expect` through `channel`: only if who answered there meets the
+    /// `terms` is the token appended to `out`.
+    ///
+    /// # Errors
+    /// It does not, or the message is too long; `out` is unchanged.
+    pub fn dial_over(
+        auth: DialAuth,
+        expect: PeerIdentity,
+        terms: &Terms,
+        channel: &Channel,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, DialRefused> {
+        terms.judge(&expect, channel, auth.capabilities.log()).map_err(DialRefused::Unmet)?;
+        let auth = DialAuth { expect: Some(expect), ..auth };
+        Self::dial(auth, out).map_err(DialRefused::TooLarge)
+    }
+
+    /// Starts as the side that was dialed, over a plain connection: it speaks second.
     #[must_use]
     pub fn listen(auth: ListenAuth) -> Self {
-        Self::of(Side::Listener(auth))
+        Self::listen_over(auth, Channel::Plain)
+    }
+
+    /// Starts as the side that was dialed through `channel`: it speaks second.
+    #[must_use]
+    pub fn listen_over(auth: ListenAuth, channel: Channel) -> Self {
+        Self::of(Side::Listener { auth, channel })
     }
 
     fn of(side: Side) -> Self {
@@ -235,7 +280,7 @@ impl Handshake {
         };
         let peer = match &self.side {
             Side::Dialer { expect } => judge_answer(payload, expect.as_ref())?,
-            Side::Listener(auth) => answer(payload, auth, out)?,
+            Side::Listener { auth, channel } => answer(payload, auth, channel, out)?,
         };
         let mut rest = self.decoder.into_rest();
         rest.extend_from_slice(&bytes[taken..]);
@@ -258,12 +303,18 @@ fn judge_answer(payload: &[u8], expect: Option<&PeerIdentity>) -> Result<Authent
 }
 
 /// The listener's decision, and its answer.
-fn answer(payload: &[u8], auth: &ListenAuth, out: &mut Vec<u8>) -> Result<Authenticated, HandshakeError> {
+fn answer(
+    payload: &[u8],
+    auth: &ListenAuth,
+    channel: &Channel,
+    out: &mut Vec<u8>,
+) -> Result<Authenticated, HandshakeError> {
     let judged = Auth::decode(payload).map_err(HandshakeError::Auth).and_then(|peer| {
-        match judge_token(&auth.credentials, &peer) {
-            Some(identity) => Ok((identity.clone(), peer.capabilities)),
-            None => Err(HandshakeError::Unauthorized { identity: peer.identity }),
-        }
+        let Some(PeerCredential { identity, terms, .. }) = judge_token(&auth.credentials, &peer) else {
+            return Err(HandshakeError::Unauthorized { identity: peer.identity });
+        };
+        terms.judge(identity, channel, auth.capabilities.log()).map_err(HandshakeError::Unmet)?;
+        Ok((identity.clone(), peer.capabilities))
     });
     let written = framed(out, |out| match &judged {
         Ok(_) => {
@@ -283,22 +334,18 @@ fn answer(payload: &[u8], auth: &ListenAuth, out: &mut Vec<u8>) -> Result<Authen
 /// Who has this token and, if it named one, this identity. A peer that named none is known by its
 /// token alone, if only one has it. Every credential is compared in full, so that the time taken does
 /// not tell how much of a token was right.
-fn judge_token<'a>(credentials: &'a [PeerCredential], peer: &Auth) -> Option<&'a PeerIdentity> {
-    let digest: [u8; 32] = Sha256::digest(peer.token.as_bytes()).into();
-    let mut found: Option<&PeerIdentity> = None;
+fn judge_token<'a>(credentials: &'a [PeerCredential], peer: &Auth) -> Option<&'a PeerCredential> {
+    let digest = token_sha256(&peer.token);
+    let mut found: Option<&PeerCredential> = None;
     let mut ambiguous = false;
     for credential in credentials {
         let named = peer.identity.as_ref().is_none_or(|identity| *identity == credential.identity);
         if same_digest(&credential.token_sha256, &digest) & named {
-            ambiguous |= found.is_some_and(|identity| *identity != credential.identity);
-            found = Some(&credential.identity);
+            ambiguous |= found.is_some_and(|other| other.identity != credential.identity);
+            found = Some(credential);
         }
     }
     if peer.token.is_empty() || ambiguous { None } else { found }
-}
-
-fn same_digest(a: &[u8; 32], b: &[u8; 32]) -> bool {
-    a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
 
 fn framed(
@@ -326,186 +373,4 @@ impl fmt::Debug for DialAuth {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::capability::Capability;
-    use super::super::frame::write_frame;
-    use super::*;
-    use alloc::vec;
-
-    fn id(text: &str) -> PeerIdentity {
-        PeerIdentity::parse(text).expect("valid")
-    }
-
-    fn capabilities() -> Capabilities {
-        let incarnation = Incarnation { counter: 3, nonce: [4; 8] };
-        Capabilities::new([
-            Capability::Lifecycle,
-            Capability::Log(LogId([5; 16])),
-            Capability::Incarnation(incarnation),
-        ])
-        .expect("one log, one incarnation")
-    }
-
-    fn dial(token: &str, identity: Option<&str>, expect: Option<&str>) -> (Handshake, Vec<u8>) {
-        let mut out = vec![];
-        let auth = DialAuth {
-            token: token.into(),
-            identity: identity.map(id),
-            capabilities: capabilities(),
-            expect: expect.map(id),
-        };
-        (Handshake::dial(auth, &mut out).expect("short"), out)
-    }
-
-    fn listen(identity: Option<&str>) -> Handshake {
-        Handshake::listen(ListenAuth {
-            identity: identity.map(id),
-            capabilities: capabilities(),
-            credentials: vec![
-                PeerCredential::of_token(id("node-b"), "token-b"),
-                PeerCredential::of_token(id("node-c"), "token-c"),
-                PeerCredential::of_token(id("node-d"), "token-c"),
-            ],
-        })
-    }
-
-    fn done(progress: Result<Progress, HandshakeError>) -> Result<(Authenticated, Vec<u8>), HandshakeError> {
-        match progress? {
-            Progress::Done { peer, rest } => Ok((peer, rest)),
-            Progress::More(_) => panic!("the whole message was there"),
-        }
-    }
-
-    /// Runs a dialer against a listener; both results.
-    fn run(
-        (dialer, hello): (Handshake, Vec<u8>),
-        listener: Handshake,
-    ) -> (Result<Authenticated, HandshakeError>, Result<Authenticated, HandshakeError>) {
-        let mut reply = vec![];
-        let listened = done(listener.handle_received(&hello, &mut reply)).map(|(peer, _)| peer);
-        let mut silent = vec![];
-        let dialed = done(dialer.handle_received(&reply, &mut silent)).map(|(peer, _)| peer);
-        assert!(silent.is_empty());
-        (dialed, listened)
-    }
-
-    fn unauthorized(dial: (Handshake, Vec<u8>), identity: Option<&str>) {
-        let (dialed, listened) = run(dial, listen(Some("node-a")));
-        assert_eq!(listened, Err(HandshakeError::Unauthorized { identity: identity.map(id) }));
-        let rejected = AuthError::Rejected { said: "unauthorized".into() };
-        assert_eq!(dialed, Err(HandshakeError::Auth(rejected)));
-    }
-
-    #[test]
-    fn both_sides_learn_identity_log_incarnation_and_capabilities() {
-        let (dialed, listened) = run(dial("token-b", Some("node-b"), Some("node-a")), listen(Some("node-a")));
-        for (peer, name, we_dialed) in [(dialed, "node-a", true), (listened, "node-b", false)] {
-            let peer = peer.expect("let in");
-            assert_eq!(peer.identity().as_str(), name);
-            assert_eq!(peer.dialed(), we_dialed);
-            assert_eq!(peer.log(), Some(LogId([5; 16])));
-            assert_eq!(peer.incarnation(), Some(Incarnation { counter: 3, nonce: [4; 8] }));
-            assert_eq!(*peer.capabilities(), capabilities());
-        }
-    }
-
-    #[test]
-    fn bytes_split_anywhere_and_what_follows_is_handed_back() {
-        let (_, mut hello) = dial("token-b", Some("node-b"), None);
-        let message = hello.len();
-        write_frame(b"next", &mut hello).expect("short");
-        for cut in 0..hello.len() {
-            let mut out = vec![];
-            let (first, second) = hello.split_at(cut);
-            let (peer, rest) = match listen(None).handle_received(first, &mut out).expect("well-formed") {
-                Progress::More(listener) => {
-                    assert!(cut < message && out.is_empty());
-                    done(listener.handle_received(second, &mut out)).expect("let in")
-                }
-                Progress::Done { peer, mut rest } => {
-                    assert!(cut >= message);
-                    rest.extend_from_slice(second);
-                    (peer, rest)
-                }
-            };
-            assert_eq!(peer.identity().as_str(), "node-b");
-            assert_eq!(rest, hello[message..], "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn a_long_tail_in_one_piece_is_handed_back_whole() {
-        let (_, mut hello) = dial("token-b", Some("node-b"), None);
-        let message = hello.len();
-        hello.resize(message + 100_000, 7);
-        let (_, rest) = done(listen(None).handle_received(&hello, &mut vec![])).expect("let in");
-        assert_eq!(rest, hello[message..]);
-    }
-
-    #[test]
-    fn wrong_token() {
-        unauthorized(dial("token-c", Some("node-b"), None), Some("node-b"));
-    }
-
-    #[test]
-    fn empty_token() {
-        unauthorized(dial("", Some("node-b"), None), Some("node-b"));
-    }
-
-    #[test]
-    fn unknown_identity() {
-        unauthorized(dial("token-b", Some("node-x"), None), Some("node-x"));
-    }
-
-    #[test]
-    fn no_identity_with_a_token_of_one_peer() {
-        let (dialed, listened) = run(dial("token-b", None, None), listen(Some("node-a")));
-        assert!(dialed.is_ok());
-        assert_eq!(listened.expect("let in").identity().as_str(), "node-b");
-    }
-
-    #[test]
-    fn no_identity_with_a_token_of_two_peers() {
-        unauthorized(dial("token-c", None, None), None);
-    }
-
-    #[test]
-    fn another_listener_than_expected() {
-        let (dialed, _) = run(dial("token-b", Some("node-b"), Some("node-z")), listen(Some("node-a")));
-        let (expected, found) = (id("node-z"), id("node-a"));
-        assert_eq!(dialed, Err(HandshakeError::IdentityUnexpected { expected, found }));
-    }
-
-    #[test]
-    fn a_listener_without_identity_is_whom_we_dialed() {
-        let (dialed, _) = run(dial("token-b", Some("node-b"), Some("node-a")), listen(None));
-        assert_eq!(dialed.expect("let in").identity().as_str(), "node-a");
-    }
-
-    #[test]
-    fn a_listener_without_identity_that_nobody_expects() {
-        let (dialed, _) = run(dial("token-b", Some("node-b"), None), listen(None));
-        assert_eq!(dialed, Err(HandshakeError::IdentityUnknown));
-    }
-
-    #[test]
-    fn a_malformed_message_is_rejected_and_a_broken_frame_is_not_answered() {
-        let mut hello = vec![];
-        write_frame(b"{}", &mut hello).expect("short");
-        let mut out = vec![];
-        let refused = done(listen(None).handle_received(&hello, &mut out));
-        assert!(matches!(refused, Err(HandshakeError::Auth(AuthError::Malformed(_)))));
-        assert!(!out.is_empty());
-        let mut out = vec![];
-        let refused = done(listen(None).handle_received(b"GET / HTTP/1.1\r\n", &mut out));
-        assert!(matches!(refused, Err(HandshakeError::Frame(FrameError::BadMagic { .. }))));
-        assert!(out.is_empty());
-    }
-
-    #[test]
-    fn an_oversized_message_is_refused_by_its_length() {
-        let refused = done(listen(None).handle_received(b"SHV1\0\0\x10\x01", &mut vec![]));
-        let error = FrameError::TooLarge { bytes: 4097, bytes_max: 4096 };
-        assert_eq!(refused, Err(HandshakeError::Frame(error)));
-    }
-}
+mod tests;

@@ -54,6 +54,10 @@ pub enum MessageType {
     BlobAck,
     /// [`OwnMessage::Position`]
     Position,
+    /// [`OwnMessage::DigestGet`]
+    DigestGet,
+    /// [`OwnMessage::Digest`]
+    Digest,
     /// [`OwnMessage::SnapshotOffer`]
     SnapshotOffer,
     /// [`OwnMessage::SnapshotGet`]
@@ -68,11 +72,13 @@ pub enum MessageType {
     BlobAbsent,
     /// [`OwnMessage::Stop`]
     Stop,
+    /// [`OwnMessage::Ack`]
+    OwnAck,
 }
 
 impl MessageType {
     /// Every type.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Record,
         Self::Batch,
         Self::Snapshot,
@@ -83,6 +89,8 @@ impl MessageType {
         Self::BlobGet,
         Self::BlobAck,
         Self::Position,
+        Self::DigestGet,
+        Self::Digest,
         Self::SnapshotOffer,
         Self::SnapshotGet,
         Self::SnapshotChunk,
@@ -90,6 +98,7 @@ impl MessageType {
         Self::BlobRange,
         Self::BlobAbsent,
         Self::Stop,
+        Self::OwnAck,
     ];
 
     /// Its name on the wire.
@@ -106,6 +115,8 @@ impl MessageType {
             Self::BlobGet => "blob.get",
             Self::BlobAck => "blob.ack",
             Self::Position => "strandline.position",
+            Self::DigestGet => "strandline.digest.get",
+            Self::Digest => "strandline.digest",
             Self::SnapshotOffer => "strandline.snapshot.offer",
             Self::SnapshotGet => "strandline.snapshot.get",
             Self::SnapshotChunk => "strandline.snapshot.chunk",
@@ -113,6 +124,7 @@ impl MessageType {
             Self::BlobRange => "strandline.blob.range",
             Self::BlobAbsent => "strandline.blob.absent",
             Self::Stop => "strandline.stop",
+            Self::OwnAck => "strandline.ack",
         }
     }
 
@@ -130,13 +142,16 @@ impl MessageType {
                 Some((Capability::Lifecycle, "lifecycle.v1"))
             }
             Self::BlobPut | Self::BlobHas | Self::BlobMissing | Self::BlobGet | Self::BlobAck => None,
-            Self::Position | Self::Stop => Some((Capability::History, "strandline.history.v1")),
+            Self::Position | Self::DigestGet | Self::Digest | Self::Stop => {
+                Some((Capability::History, "strandline.history.v1"))
+            }
             Self::SnapshotOffer | Self::SnapshotGet | Self::SnapshotChunk => {
                 Some((Capability::SnapshotChunks, "strandline.snapshot-chunks.v1"))
             }
             Self::BlobRangeGet | Self::BlobRange | Self::BlobAbsent => {
                 Some((Capability::BlobRanges, "strandline.blob-ranges.v1"))
             }
+            Self::OwnAck => Some((Capability::BlobWait, "strandline.blob-wait.v1")),
         }
     }
 
@@ -205,13 +220,16 @@ pub fn decode_message(
         MessageType::BlobGet => blob(BlobType::Get, payload, limits),
         MessageType::BlobAck => blob(BlobType::Ack, payload, limits),
         MessageType::Position
+        | MessageType::DigestGet
+        | MessageType::Digest
         | MessageType::SnapshotOffer
         | MessageType::SnapshotGet
         | MessageType::SnapshotChunk
         | MessageType::BlobRangeGet
         | MessageType::BlobRange
         | MessageType::BlobAbsent
-        | MessageType::Stop => OwnMessage::decode(kind, payload, limits).map(Message::Own),
+        | MessageType::Stop
+        | MessageType::OwnAck => OwnMessage::decode(kind, payload, limits).map(Message::Own),
     }
 }
 
@@ -240,13 +258,16 @@ pub fn decode_repair_frame(payload: &[u8], limits: &WireLimits) -> Result<Messag
             | MessageType::BlobGet
             | MessageType::BlobAck
             | MessageType::Position
+            | MessageType::DigestGet
+            | MessageType::Digest
             | MessageType::SnapshotOffer
             | MessageType::SnapshotGet
             | MessageType::SnapshotChunk
             | MessageType::BlobRangeGet
             | MessageType::BlobRange
             | MessageType::BlobAbsent
-            | MessageType::Stop,
+            | MessageType::Stop
+            | MessageType::OwnAck,
         )
         | None => Err(not_repair(payload)),
     }

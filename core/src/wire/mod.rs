@@ -1,5 +1,6 @@
 //! Frames and messages of protocol A.
 
+pub mod admission;
 pub mod auth;
 pub mod batch_builder;
 pub mod blob;

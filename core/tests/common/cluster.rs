@@ -1,14 +1,15 @@
 //! Replicas in one process: disks and blob stores in memory, links that carry bytes in pieces, and
 //! completions in an order that a seed picks. Drives them through the same `drain` as every host.
 
+pub(crate) use super::blobs::{Blobs, blob_key};
 use super::disk::Disk;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use strandline_core::id::{LinkId, LogId};
+use strandline_core::journal::command::{FileName, StorageCommand};
 use strandline_core::lifecycle::api::{
     Accepted, Change, Done, Event, Flow, LinkRole, Mutation, MutationError, RequestId,
 };
-use strandline_core::lifecycle::command::{BlobCommand, BlobPiece, Command, ReplicaCompletion, Stored};
+use strandline_core::lifecycle::command::{BlobCommand, Command, ReplicaCompletion};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, NotRecovered, Recovery, RecoveryError, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
@@ -42,56 +43,6 @@ impl Rng {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Blobs {
-    pub(crate) stored: BTreeMap<BlobKey, Vec<u8>>,
-    parts: BTreeMap<BlobKey, Vec<u8>>,
-}
-
-pub(crate) fn blob_key(bytes: &[u8]) -> BlobKey {
-    BlobKey(Sha256::digest(bytes).into())
-}
-
-impl Blobs {
-    fn execute(&mut self, command: BlobCommand) -> ReplicaCompletion {
-        match command {
-            BlobCommand::Stat { ticket, keys } => {
-                let lengths = keys.iter().map(|key| self.stored.get(key).map(|b| b.len() as u64)).collect();
-                ticket.complete(Ok(lengths)).into()
-            }
-            BlobCommand::Read { ticket, key, offset, bytes_max } => {
-                let piece = self.stored.get(&key).map(|bytes| {
-                    let from = (offset as usize).min(bytes.len());
-                    let bytes_out = bytes[from..].iter().copied().take(bytes_max as usize).collect();
-                    BlobPiece { total: bytes.len() as u64, bytes: bytes_out }
-                });
-                ticket.complete(Ok(piece)).into()
-            }
-            BlobCommand::Put { ticket, key, bytes } => ticket.complete(Ok(self.store(key, bytes))).into(),
-            BlobCommand::Write { ticket, key, offset, bytes } => {
-                let part = self.parts.entry(key).or_default();
-                part.truncate(offset as usize);
-                part.extend_from_slice(&bytes);
-                ticket.complete(Ok(())).into()
-            }
-            BlobCommand::Commit { ticket, key, total } => {
-                let bytes = self.parts.remove(&key).unwrap_or_default();
-                let fits = bytes.len() as u64 == total;
-                let stored = if fits { self.store(key, bytes) } else { Stored::Mismatch };
-                ticket.complete(Ok(stored)).into()
-            }
-        }
-    }
-
-    fn store(&mut self, key: BlobKey, bytes: Vec<u8>) -> Stored {
-        if blob_key(&bytes) != key {
-            return Stored::Mismatch;
-        }
-        self.stored.insert(key, bytes);
-        Stored::Stored
-    }
-}
-
-#[derive(Debug, Default)]
 pub(crate) struct Wires {
     pub(crate) out: BTreeMap<LinkId, VecDeque<u8>>,
     ready: BTreeSet<LinkId>,
@@ -108,6 +59,8 @@ pub(crate) struct NodeHost {
     pub(crate) commands: Vec<Command>,
     pub(crate) events: Vec<Event>,
     pub(crate) wires: Wires,
+    /// How many reads of segments were executed.
+    pub(crate) segment_reads: u32,
 }
 
 impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for NodeHost {
@@ -150,8 +103,17 @@ fn ordered(command: &Command) -> bool {
         Command::Storage(
             S::List { .. } | S::Read { .. } | S::Prepare { .. } | S::Replace { .. } | S::Remove { .. },
         ) => false,
-        Command::Blob(BlobCommand::Write { .. } | BlobCommand::Commit { .. }) => true,
-        Command::Blob(BlobCommand::Stat { .. } | BlobCommand::Read { .. } | BlobCommand::Put { .. }) => false,
+        Command::Blob(
+            BlobCommand::Write { .. } | BlobCommand::Commit { .. } | BlobCommand::Abandon { .. },
+        ) => true,
+        Command::Blob(
+            BlobCommand::Stat { .. }
+            | BlobCommand::Read { .. }
+            | BlobCommand::Put { .. }
+            | BlobCommand::List { .. }
+            | BlobCommand::Remove { .. }
+            | BlobCommand::Verify { .. },
+        ) => false,
     }
 }
 
@@ -173,7 +135,12 @@ impl NodeHost {
 
     fn execute_one(&mut self, command: Command) -> ReplicaCompletion {
         match command {
-            Command::Storage(command) => self.disk.execute(command).into(),
+            Command::Storage(command) => {
+                if let StorageCommand::Read { file: FileName::Segment(_), .. } = &command {
+                    self.segment_reads += 1;
+                }
+                self.disk.execute(command).into()
+            }
             Command::Blob(command) => self.blobs.execute(command),
         }
     }
@@ -241,6 +208,10 @@ impl Cluster {
         log: LogId,
     ) -> usize {
         let init = Init { log, ..self.init(identity, writes) };
+        self.add_init(init, config)
+    }
+
+    pub(crate) fn add_init(&mut self, init: Init, config: ReplicaConfig) -> usize {
         let at = self.add_empty(config);
         self.start(at, Some(init)).expect("a new log");
         at

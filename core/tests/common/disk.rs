@@ -39,6 +39,8 @@ pub(crate) struct Disk {
     pub(crate) copies: Vec<(SegmentNumber, u64, Vec<u8>)>,
     /// Every command of this kind fails, after its bytes went who knows where.
     pub(crate) failing: Option<StorageAction>,
+    /// How many appends were executed.
+    pub(crate) appends: u64,
     /// What reads of segments gave.
     pub(crate) segment_bytes_read: u64,
 }
@@ -79,8 +81,11 @@ impl Disk {
             StorageCommand::Prepare { ticket, segment, bytes } => {
                 ticket.complete(self.result(StorageAction::Prepare, |disk| disk.prepare(segment, bytes)))
             }
-            StorageCommand::Append { ticket, segment, offset, bytes } => ticket
-                .complete(self.result(StorageAction::Write, |disk| disk.append(segment, offset, &bytes))),
+            StorageCommand::Append { ticket, segment, offset, bytes } => {
+                self.appends += 1;
+                ticket
+                    .complete(self.result(StorageAction::Write, |disk| disk.append(segment, offset, &bytes)))
+            }
             StorageCommand::Cut { ticket, segment, offset } => {
                 ticket.complete(self.result(StorageAction::Cut, |disk| disk.cut(segment, offset)))
             }

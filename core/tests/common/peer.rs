@@ -1,15 +1,17 @@
 //! A peer whose every frame a test writes by hand.
 
-use super::cluster::{Cluster, small_config};
+use super::cluster::{Cluster, LOG, small_config};
 use super::handshake::authenticate_with;
+use sha2::{Digest, Sha256};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, Event, Flow, LinkRole, LinkStatus, PeerFaultKind};
+use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::record::{AuthorityId, Record, RecordLimits, State, Version};
-use strandline_core::wire::capability::Capabilities;
+use strandline_core::wire::capability::{Capabilities, Capability};
 use strandline_core::wire::frame::{FrameDecoder, write_frame};
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, decode_message, encode};
-use strandline_core::wire::own::{Mark, OwnMessage, Position};
+use strandline_core::wire::own::{Mark, OwnMessage, Position, SnapshotOffer};
 
 /// The peer at the other end of `link` of node `at`.
 pub(crate) struct Peer {
@@ -39,11 +41,21 @@ impl Peer {
         Self { at, link, of_node, decoder: FrameDecoder::default() }
     }
 
-    /// Everything a Strandline peer of the same log declares.
+    /// A Strandline peer of the same log which has one batch out at a time, and no record without its
+    /// blob.
     pub(crate) fn native(cluster: &mut Cluster, at: usize, identity: &str) -> Self {
+        let later = [Capability::BlobWait, Capability::Window];
+        Self::without(cluster, at, identity, &later)
+    }
+
+    /// Everything a Strandline peer of the same log declares, but for some.
+    pub(crate) fn without(cluster: &mut Cluster, at: usize, identity: &str, left_out: &[Capability]) -> Self {
         let mut lender = Cluster::new(9);
         lender.add(identity, false, small_config());
-        let capabilities = lender.replica(0).capabilities();
+        let left_out: Vec<String> = left_out.iter().map(Capability::to_string).collect();
+        let texts = lender.replica(0).capabilities().texts();
+        let kept = texts.iter().filter(|text| !left_out.contains(text)).map(String::as_str);
+        let capabilities = Capabilities::parse(kept).expect("fewer than all");
         Self::connect(cluster, at, identity, &capabilities, LinkRole::Both)
     }
 
@@ -118,4 +130,22 @@ pub(crate) fn record(key: &str, state: State, sequence: u64) -> Record {
     let limits = RecordLimits::default();
     let key = limits.key(b"files", key.as_bytes()).expect("a key");
     limits.record(key, state, Version::new(1, sequence), AuthorityId::from_text("a")).expect("a record")
+}
+
+/// A snapshot at `cut`, as a Strandline peer would offer it.
+pub(crate) fn snapshot(cut: Version, records: &[Record]) -> (SnapshotOffer, Vec<u8>) {
+    let header = CheckpointHeader { log: LOG, cut, cut_digest: [5; 32], epochs: Vec::new() };
+    let mut writer = CheckpointWriter::new(&header);
+    let mut bytes = Vec::new();
+    for record in records {
+        writer.push(record).expect("in order");
+        while let Some((_, piece)) = writer.take_output() {
+            bytes.extend(piece);
+        }
+    }
+    let (_, last, _) = writer.finish();
+    bytes.extend(last);
+    let sha256 = Sha256::digest(&bytes).into();
+    let (length, count) = (bytes.len() as u64, records.len() as u64);
+    (SnapshotOffer { cut, cut_digest: None, bytes: length, sha256, records: count }, bytes)
 }

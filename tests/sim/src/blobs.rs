@@ -6,7 +6,9 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
-use strandline_core::lifecycle::command::{BlobCommand, BlobPiece, ReplicaCompletion, Stored};
+use strandline_core::lifecycle::command::{
+    BlobCommand, BlobPiece, Checked, ListedBlob, RemovedBlobs, ReplicaCompletion, Stored,
+};
 use strandline_core::record::BlobKey;
 
 /// How many small contents there are.
@@ -71,8 +73,13 @@ impl BlobJob {
     #[must_use]
     pub const fn ordered(&self) -> bool {
         match self.command {
-            BlobCommand::Write { .. } | BlobCommand::Commit { .. } => true,
-            BlobCommand::Stat { .. } | BlobCommand::Read { .. } | BlobCommand::Put { .. } => false,
+            BlobCommand::Write { .. } | BlobCommand::Commit { .. } | BlobCommand::Abandon { .. } => true,
+            BlobCommand::Stat { .. }
+            | BlobCommand::Read { .. }
+            | BlobCommand::Put { .. }
+            | BlobCommand::List { .. }
+            | BlobCommand::Remove { .. }
+            | BlobCommand::Verify { .. } => false,
         }
     }
 
@@ -96,7 +103,13 @@ impl BlobJob {
                 }
                 (*key, bytes)
             }
-            BlobCommand::Stat { .. } | BlobCommand::Read { .. } | BlobCommand::Write { .. } => return true,
+            BlobCommand::Stat { .. }
+            | BlobCommand::Read { .. }
+            | BlobCommand::Write { .. }
+            | BlobCommand::Abandon { .. }
+            | BlobCommand::List { .. }
+            | BlobCommand::Remove { .. }
+            | BlobCommand::Verify { .. } => return true,
         };
         let fits = key_of(&bytes) == key;
         if fits {
@@ -116,6 +129,48 @@ impl BlobJob {
             BlobCommand::Put { ticket, .. } if fails => ticket.complete(fault(StorageAction::Write)).into(),
             BlobCommand::Write { ticket, .. } if fails => ticket.complete(fault(StorageAction::Write)).into(),
             BlobCommand::Commit { ticket, .. } if fails => ticket.complete(fault(StorageAction::Sync)).into(),
+            BlobCommand::Abandon { ticket, .. } if fails => {
+                ticket.complete(fault(StorageAction::Remove)).into()
+            }
+            BlobCommand::List { ticket, .. } if fails => ticket.complete(fault(StorageAction::List)).into(),
+            BlobCommand::Remove { ticket, .. } if fails => {
+                ticket.complete(fault(StorageAction::Remove)).into()
+            }
+            BlobCommand::Verify { ticket, .. } if fails => ticket.complete(fault(StorageAction::Read)).into(),
+            BlobCommand::Abandon { ticket, key } => {
+                store.parts.remove(&key);
+                ticket.complete(Ok(())).into()
+            }
+            BlobCommand::List { ticket, after, count_max } => {
+                let later = store.stored.iter().filter(|(key, _)| after.is_none_or(|after| **key > after));
+                let page = later.take(count_max as usize).map(|(key, bytes)| ListedBlob {
+                    key: *key,
+                    bytes: bytes.len() as u64,
+                    untouched_ms: 0,
+                });
+                ticket.complete(Ok(page.collect())).into()
+            }
+            BlobCommand::Remove { ticket, keys, .. } => {
+                let mut removed = RemovedBlobs::default();
+                for key in keys {
+                    if let Some(bytes) = store.stored.remove(&key) {
+                        removed.blobs += 1;
+                        removed.bytes += bytes.len() as u64;
+                    }
+                }
+                ticket.complete(Ok(removed)).into()
+            }
+            BlobCommand::Verify { ticket, key } => {
+                let checked = match store.stored.get(&key) {
+                    None => Checked::Missing,
+                    Some(bytes) if key_of(bytes) == key => Checked::Sound { bytes: bytes.len() as u64 },
+                    Some(_) => Checked::Damaged,
+                };
+                if checked == Checked::Damaged {
+                    store.stored.remove(&key);
+                }
+                ticket.complete(Ok(checked)).into()
+            }
             BlobCommand::Stat { ticket, keys } => {
                 let lengths = keys.iter().map(|key| store.stored.get(key).map(|bytes| bytes.len() as u64));
                 ticket.complete(Ok(lengths.collect())).into()
@@ -143,7 +198,7 @@ impl BlobJob {
                     part.extend_from_slice(&bytes);
                     Ok(())
                 } else {
-                    fault(StorageAction::Write)
+                    Err(StorageFault { cause: StorageCause::Missing, ..failed(StorageAction::Write) })
                 };
                 ticket.complete(written).into()
             }
@@ -152,8 +207,12 @@ impl BlobJob {
 }
 
 fn fault<T>(action: StorageAction) -> Result<T, StorageFault> {
+    Err(failed(action))
+}
+
+fn failed(action: StorageAction) -> StorageFault {
     let (file, detail) = ("blob".into(), "injected".into());
-    Err(StorageFault { action, file, offset: None, cause: StorageCause::Failed, detail })
+    StorageFault { action, file, offset: None, cause: StorageCause::Failed, detail }
 }
 
 impl BlobStore {
@@ -161,6 +220,11 @@ impl BlobStore {
         if let Some(bytes) = self.staged.remove(&key) {
             self.stored.insert(key, bytes);
         }
+    }
+
+    /// Stores bytes durably.
+    pub fn store_bytes(&mut self, bytes: &[u8]) {
+        self.stored.insert(key_of(bytes), Arc::new(bytes.to_vec()));
     }
 
     /// Stores a content durably, as a caller does before it names it.
@@ -171,7 +235,22 @@ impl BlobStore {
     /// Whether a blob is stored, durably and whole.
     #[must_use]
     pub fn holds(&self, key: &BlobKey) -> bool {
-        self.stored.contains_key(key)
+        self.stored.get(key).is_some_and(|bytes| key_of(bytes) == *key)
+    }
+
+    /// Damages, or loses, one of the blobs. Which one, if there is any.
+    pub fn rot(&mut self, choose: &mut dyn Choose) -> Option<BlobKey> {
+        if self.stored.is_empty() {
+            return None;
+        }
+        let at = choose.below(self.stored.len() as u64);
+        let key = *self.stored.keys().nth(usize::try_from(at).expect("small")).expect("one of them");
+        if choose.once_in(2) {
+            self.stored.remove(&key);
+        } else {
+            self.stored.insert(key, Arc::new(b"rotten".to_vec()));
+        }
+        Some(key)
     }
 
     /// The process, or the machine, ended: what was on its way is stored or lost.

@@ -42,6 +42,7 @@ faults! {
     StaleCompletion = "stale-completion",
     BlobLost = "blob-lost",
     BlobFailed = "blob-failed",
+    BlobRotten = "blob-rotten",
     LinkBreak = "link-break",
     Delay = "delay",
     Reorder = "reorder",
@@ -65,6 +66,9 @@ faults! {
     TwoNames = "two-names",
     TwoWriters = "two-writers",
     LostAuthority = "lost-authority",
+    MovedAuthority = "moved-authority",
+    WrongEpoch = "wrong-epoch",
+    LapsedMember = "lapsed-member",
 }
 
 /// How often each fault was injected.

@@ -89,7 +89,6 @@ fn usage() -> ExitCode {
 struct Total {
     steps: Vec<u64>,
     records: u64,
-    mixed: u64,
     counts: Counts,
     failed: Vec<(u64, Outcome)>,
 }
@@ -109,7 +108,6 @@ fn sweep(from: u64, seeds: u64, jobs: u64) -> ExitCode {
                     let mut total = total.lock().expect("no thread panics with it");
                     total.steps.push(outcome.steps);
                     total.records += outcome.records as u64;
-                    total.mixed += u64::from(outcome.mixed);
                     total.counts.merge(&outcome.counts);
                     if outcome.violation.is_some() {
                         total.failed.push((seed, outcome));
@@ -138,7 +136,6 @@ fn report(total: &mut Total, seconds: f64, seeds: u64) -> ExitCode {
         ran as f64 / seconds,
         steps as f64 / seconds
     );
-    println!("{} runs ended with two histories mixed (docs/FAULTS.md)", total.mixed);
     for (seed, outcome) in &total.failed {
         let violation = outcome.violation.as_ref().expect("it failed");
         let text: String = violation.text.chars().take(400).collect();

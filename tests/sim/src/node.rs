@@ -3,12 +3,13 @@
 use crate::fault::Fault;
 use crate::host::NodeHost;
 use crate::model::{Digest, Mirror};
+use crate::world::Reader;
 use std::collections::{BTreeSet, VecDeque};
 use strandline_core::id::{LinkId, LogId};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, Recovery, RecoveryError};
 use strandline_core::lifecycle::replica::Replica;
-use strandline_core::record::{AuthorityId, Version};
+use strandline_core::record::{AuthorityId, BlobKey, Version};
 use strandline_core::time::{Instant, Now, WallTime};
 
 /// The log of every simulated node.
@@ -91,14 +92,22 @@ pub struct Node {
     pub mirror: Mirror,
     /// The floor seen last.
     pub floor: Version,
+    /// The latest epoch it said that it knows.
+    pub epoch: u64,
     /// Members that were active when the last compaction began, and what they had acknowledged.
     pub counted: Vec<(String, Version)>,
     /// Where the last recovery cut the journal.
     pub cut: Option<(u64, u64)>,
     /// Damage not found yet.
     pub damage: Vec<Damage>,
+    /// Blobs that rotted here and that nobody found yet.
+    pub rotten: BTreeSet<BlobKey>,
+    /// Blobs that ever rotted here: a copy put back may hold them so.
+    pub rotted: BTreeSet<BlobKey>,
     /// An older copy of its directory and blobs, with the tail it had.
     pub backup: Option<Backup>,
+    /// Someone who follows what it makes durable.
+    pub reader: Reader,
     /// Links that may not be handed bytes before they resume.
     pub paused: BTreeSet<LinkId>,
     /// Links to close once their bytes are out.
@@ -146,10 +155,14 @@ impl Node {
             latest: Mirror::default(),
             mirror: Mirror::default(),
             floor: Version::ZERO,
+            epoch: 0,
             counted: Vec::new(),
             cut: None,
             damage: Vec::new(),
+            rotten: BTreeSet::new(),
+            rotted: BTreeSet::new(),
             backup: None,
+            reader: Reader::default(),
             paused: BTreeSet::new(),
             closing: BTreeSet::new(),
             starts: 0,
@@ -159,6 +172,12 @@ impl Node {
             halted: false,
             closed: false,
         }
+    }
+
+    /// The last record that was handed in here, or that it shows.
+    #[must_use]
+    pub fn submitted_or_claimed(&self) -> Digest {
+        if self.writes && !self.pending.is_empty() { self.submitted } else { self.claim.digest }
     }
 
     /// What its directory is made for.

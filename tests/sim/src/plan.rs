@@ -19,6 +19,10 @@ pub enum Kind {
     Conditional,
     /// Compacts.
     Compact,
+    /// Collects blobs that nothing needs.
+    Collect,
+    /// Looks for damage in the blobs.
+    Scrub,
     /// Changes the members.
     Members,
     /// Connects with another node.
@@ -65,6 +69,10 @@ pub struct Profile {
     pub instant: bool,
     /// Retained journal of the writer, in bytes.
     pub journal_bytes_max: u64,
+    /// Members this many bytes behind lapse.
+    pub member_lag_bytes_max: Option<u64>,
+    /// Compaction by policy, in records above the floor.
+    pub compact_after_entries: Option<u64>,
 }
 
 /// A run.
@@ -94,19 +102,22 @@ fn weight(fault: Fault) -> u64 {
         | Fault::Reorder
         | Fault::Split
         | Fault::CrashInRecovery
-        | Fault::RecoverInPlace => 0,
+        | Fault::RecoverInPlace
+        | Fault::LapsedMember => 0,
         Fault::RestoredBackup
         | Fault::WipedDisk
         | Fault::LostAuthority
         | Fault::TwoNames
-        | Fault::TwoWriters => 1,
-        Fault::BitFlip | Fault::MisdirectedWrite | Fault::StaleSector => 2,
+        | Fault::TwoWriters
+        | Fault::MovedAuthority => 1,
+        Fault::WrongEpoch | Fault::BitFlip | Fault::MisdirectedWrite | Fault::StaleSector => 2,
         Fault::FailedSync
         | Fault::ShortWrite
         | Fault::FailedWrite
         | Fault::FullDisk
         | Fault::FailedRead
         | Fault::BlobFailed
+        | Fault::BlobRotten
         | Fault::Evicted
         | Fault::StaleCompletion
         | Fault::SlowCompletion
@@ -140,6 +151,8 @@ impl Plan {
             window: 1 << (8 + rng.index(10)),
             instant: rng.once_in(2),
             journal_bytes_max: if rng.once_in(4) { 24 << 10 } else { 1 << 30 },
+            member_lag_bytes_max: rng.once_in(6).then(|| 1_000 + rng.below(8_000)),
+            compact_after_entries: rng.once_in(4).then(|| 5 + rng.below(40)),
         };
         let table = table(&mut rng, profile);
         let total: u64 = table.iter().map(|(_, weight)| weight).sum();
@@ -183,6 +196,8 @@ fn table(rng: &mut Rng, profile: Profile) -> Vec<(Kind, u64)> {
         (Kind::Batch, 10),
         (Kind::Conditional, 6),
         (Kind::Compact, 8),
+        (Kind::Collect, 5),
+        (Kind::Scrub, 3),
         (Kind::Members, 6),
         (Kind::Connect, 20),
         (Kind::Start, 12),

@@ -11,7 +11,7 @@ use serde_json::Value;
 type Play = fn(&Input<'_>, &str, &mut Report) -> Result<(), Trouble>;
 
 /// Sections that are lists of cases, each case on its own.
-const SECTIONS: [(&str, Play); 15] = [
+const SECTIONS: [(&str, Play); 16] = [
     ("applier", records::applier),
     ("apply", records::apply),
     ("authority_create", books::authority_create),
@@ -25,15 +25,13 @@ const SECTIONS: [(&str, Play); 15] = [
     ("membership_progress", books::membership_progress),
     ("membership_replace", books::membership_replace),
     ("plan", records::plan),
+    ("session_handle", super::sessions::session_handle),
     ("validate", records::validate),
     ("watermarks_at", books::watermarks_at),
 ];
 
 /// Sections that explain others.
 const EXPLANATIONS: [&str; 2] = ["conventions", "plan_generator"];
-
-/// Sessions are played where sessions are.
-const NOT_PLAYED: &str = "session_handle";
 
 /// Plays all sections.
 ///
@@ -51,11 +49,6 @@ pub fn play(cases: &Value, report: &mut Report) -> Result<(), Trouble> {
             }
         } else if let Some((_, play)) = BOOKS.iter().find(|(name, _)| name == section) {
             play(&list, section, report).map_err(|trouble| format!("{section}: {trouble}"))?;
-        } else if section == NOT_PLAYED {
-            for (index, case) in list.elements()?.iter().enumerate() {
-                let note = case.text("note").unwrap_or_default();
-                report.not_played(format!("{} ({note})", case_name(section, index, case)));
-            }
         } else if !EXPLANATIONS.contains(&section.as_str()) {
             return Err(format!("section {section:?} is unknown to this runner"));
         }

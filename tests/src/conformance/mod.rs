@@ -12,6 +12,7 @@ mod handshake;
 mod input;
 mod judge;
 mod messages;
+mod sessions;
 
 pub use judge::Report;
 

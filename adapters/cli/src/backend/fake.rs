@@ -1,17 +1,26 @@
 //! A replica in memory, for tests of what commands and the control protocol do with one.
 
 use super::{AddError, Backend, Group};
+use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::{MemberReport, StatusReport};
+use crate::report::{FencedReport, MemberReport, StatusReport};
 use crate::text::{Bytes, VersionText};
+use crate::watch::{CursorReport, CursorText, PageReport, RecordReport, Stands, Watch};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use strandline_core::id::LogId;
 use strandline_core::lifecycle::api::{
-    Change, Compacted, Entry, MembersChange, Mutation, MutationError, RequestError, Scan, ScanPage,
+    BadBlob, Change, Collect, Collected, Compacted, Entry, MembersChange, Mutation, MutationError,
+    RequestError, Scan, ScanPage, Scrub, Scrubbed,
 };
+use strandline_core::lifecycle::api::{Cursor, Verified};
+use strandline_core::lifecycle::authority::FenceRefusal;
 use strandline_core::record::{AuthorityId, BlobKey, Key, State, Version};
+use strandline_core::verdict::Verdict;
+use strandline_file::backup::BackedUp;
 
 #[derive(Default)]
 struct Inside {
@@ -46,12 +55,28 @@ impl Backend for Fake {
             entries: inside.tail - inside.floor,
             journal_bytes: 0,
             present,
+            complete: tail,
+            blobs_wanted: 0,
             tombstones: inside.records.len() as u64 - present,
+            epoch: 1,
+            compactable: inside.members.is_some().then_some(tail),
+            blocked_by: None,
             members_configured: inside.members.is_some(),
             members: members
-                .map(|m| MemberReport { identity: m.clone(), state: "joining".into(), acked: tail })
+                .map(|m| MemberReport {
+                    identity: m.clone(),
+                    state: "joining".into(),
+                    incarnation: None,
+                    lag_entries: Some(0),
+                    acked: tail,
+                    complete: tail,
+                    counts_at: None,
+                    lag_bytes: 0,
+                    lag_ms: 0,
+                })
                 .collect(),
             links: Vec::new(),
+            subscriptions: Vec::new(),
             installing: false,
             compacting: false,
             halted: None,
@@ -127,6 +152,81 @@ impl Backend for Fake {
         Ok(())
     }
 
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let entry = inside.records.get(key);
+        Ok(entry.is_some_and(|entry| match entry.state {
+            State::Present { blob } => !inside.blobs.contains_key(&blob),
+            State::Deleted => false,
+        }))
+    }
+
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure> {
+        let mut inside = self.0.lock().expect("no test thread panicked");
+        let Inside { records, blobs, .. } = &mut *inside;
+        let named =
+            |blob: &BlobKey| records.values().any(|entry| entry.state == State::Present { blob: *blob });
+        let mut found = Collected { looked: blobs.len() as u64, ..Collected::default() };
+        for (blob, bytes) in blobs.iter().filter(|(blob, _)| !named(blob)) {
+            found.blobs += 1;
+            found.bytes += bytes.len() as u64;
+            found.keys.push(*blob);
+        }
+        if !collect.dry_run {
+            for blob in &found.keys {
+                blobs.remove(blob);
+            }
+        }
+        Ok(found)
+    }
+
+    fn scrub(&mut self, _: Scrub) -> Result<Scrubbed, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let mut found = Scrubbed::default();
+        for (key, entry) in &inside.records {
+            let State::Present { blob } = entry.state else { continue };
+            found.keys += 1;
+            match inside.blobs.get(&blob) {
+                Some(bytes) if hash(bytes) == blob => found.bytes += bytes.len() as u64,
+                other => {
+                    found.bad += 1;
+                    found.blobs.push(BadBlob { key: key.clone(), blob, damaged: other.is_some() });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        Ok(ReloadReport { links_ended: 1, peers_called: 2 })
+    }
+
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure> {
+        let inside = self.0.lock().expect("no test thread panicked");
+        let (floor, tail) = (Version::new(1, inside.floor), Version::new(1, inside.tail));
+        let ours = Cursor::new(LogId([0; 16]), tail);
+        let verdict = Verdict::Complete { through: tail, verified: Verified::VersionOnly };
+        Ok(CursorReport::new(cursor.of(ours), &verdict, &Stands { floor, tail, incarnation: "00".into() }))
+    }
+
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure> {
+        let cursor = cursor.unwrap_or_else(|| "0.0".parse().expect("a cursor"));
+        Ok(Box::new(FakeWatch { verdict: self.judge(cursor)?, of: self.clone(), given: false }))
+    }
+
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
+        let tail = Version::new(1, self.0.lock().expect("no test thread panicked").tail);
+        Err(Failure::refused(format!("nothing at {tail} is on a disk that {} could get", to.display())))
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        if epoch < 2 {
+            return Err(RequestError::Fence(FenceRefusal { known: 1, found: epoch }).into());
+        }
+        let previous_end = VersionText(Version::new(1, self.0.lock().expect("no test thread panicked").tail));
+        Ok(FencedReport { epoch, authority: "fake".into(), previous_end })
+    }
+
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
         Ok(Box::new(FakeGroup { store: self, added: Vec::new() }))
     }
@@ -162,6 +262,34 @@ impl Fake {
 
 fn hash(bytes: &[u8]) -> BlobKey {
     BlobKey(Sha256::digest(bytes).into())
+}
+
+/// Gives every record once, then nothing.
+struct FakeWatch {
+    verdict: CursorReport,
+    of: Fake,
+    given: bool,
+}
+
+impl Watch for FakeWatch {
+    fn verdict(&self) -> &CursorReport {
+        &self.verdict
+    }
+
+    fn next(&mut self) -> Result<Option<PageReport>, Failure> {
+        if std::mem::replace(&mut self.given, true) {
+            return Ok(None);
+        }
+        let inside = self.of.0.lock().expect("no test thread panicked");
+        let record = |(key, entry): (&Key, &Entry)| RecordReport { key: key.into(), entry: entry.into() };
+        let records = inside.records.iter().map(record).collect();
+        Ok(Some(PageReport::Changes { records, from_memory: true, behind: 0 }))
+    }
+
+    fn reset(&mut self) -> Result<(), Failure> {
+        self.given = false;
+        Ok(())
+    }
 }
 
 struct FakeGroup<'a> {

@@ -5,15 +5,23 @@ pub(crate) mod fake;
 pub(crate) mod node;
 mod opened;
 pub(crate) mod remote;
+mod remote_watch;
+mod watching;
 
+pub(crate) use node::{NodeBackend, create as create_node};
 pub(crate) use opened::{create, open};
 
+use crate::access::ReloadReport;
 use crate::exit::Failure;
-use crate::report::StatusReport;
+use crate::report::{FencedReport, StatusReport};
+use crate::watch::{CursorReport, CursorText, Watch};
 use std::io::{self, Read};
 use std::path::Path;
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{
+    Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
+};
 use strandline_core::record::{BlobKey, Key, Version};
+use strandline_file::backup::BackedUp;
 
 /// A replica that commands work on. Every answer shows durable state only.
 pub(crate) trait Backend {
@@ -30,6 +38,21 @@ pub(crate) trait Backend {
     fn compact(&mut self, upto: Option<Version>) -> Result<Compacted, Failure>;
     /// Changes who counts for compaction.
     fn members(&mut self, change: &MembersChange) -> Result<(), Failure>;
+    /// Takes the right to write the log.
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure>;
+
+    /// What can be vouched for to who has everything up to a cursor.
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure>;
+    /// Follows the changes after a cursor; after the tail if none is given.
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure>;
+    /// Copies the log's files of one moment to a folder that is made.
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure>;
+    /// Whether a key is present and its blob is not here yet.
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure>;
+    /// Removes the blobs that nothing needs, or says which they are.
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure>;
+    /// Reads every blob that a key names, and lets peers mend what is bad.
+    fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure>;
 
     /// Begins to store blobs that become durable together.
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure>;
@@ -38,6 +61,8 @@ pub(crate) trait Backend {
     fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure>;
     /// Reads a blob through; its length if its bytes are those of its key, `None` if it is not stored.
     fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure>;
+    /// Lets the running node read its peers file and certificates anew.
+    fn reload(&mut self) -> Result<ReloadReport, Failure>;
     /// How many blobs are stored, whether a key names them or not.
     fn blob_count(&mut self) -> Result<u64, Failure>;
 }

@@ -1,16 +1,21 @@
 //! The replica in this process: what `serve` serves, and what a command opens by itself.
 
-use super::{AddError, Backend, Group};
+use super::{AddError, Backend, Group, watching};
+use crate::access::{Reload, ReloadReport};
 use crate::exit::Failure;
-use crate::report::StatusReport;
+use crate::report::{FencedReport, StatusReport};
+use crate::watch::{CursorReport, CursorText, Watch};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{
+    Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
+};
 use strandline_core::lifecycle::recovery::{Init, RecoveryError, RecoveryReport};
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::{BlobKey, Key, Version};
+use strandline_file::backup::BackedUp;
 use strandline_file::node::{
     Node, NodeConfig, NodeHandle, RequestFailed, StartError, Unavailable, WaitPolicy, WriteError,
 };
@@ -18,7 +23,12 @@ use strandline_file::{BlobStore, OpenError, StoreError, StoreGroup};
 
 /// Opens the log in a directory, recovering it.
 pub(crate) fn open(dir: &Path) -> Result<(Node, RecoveryReport), StartError> {
-    Node::open(dir, NodeConfig::default())
+    open_with(dir, NodeConfig::default())
+}
+
+/// The same, with limits and policies of a person's own.
+pub(crate) fn open_with(dir: &Path, config: NodeConfig) -> Result<(Node, RecoveryReport), StartError> {
+    Node::open(dir, config)
 }
 
 /// Creates a log in a directory.
@@ -54,15 +64,26 @@ fn recovery_failure(error: RecoveryError) -> Failure {
 pub(crate) struct NodeBackend {
     node: NodeHandle,
     blobs: Arc<BlobStore>,
+    /// Absent where this process serves nobody.
+    reload: Option<Reload>,
 }
 
 impl NodeBackend {
     pub(crate) fn new(node: NodeHandle) -> Self {
         let blobs = Arc::clone(node.blobs());
-        Self { node, blobs }
+        Self { node, blobs, reload: None }
     }
 
-    fn read<T: Send + 'static>(
+    /// Of a node that is served, and can be told to reload.
+    pub(crate) fn reloaded_by(self, reload: Reload) -> Self {
+        Self { reload: Some(reload), ..self }
+    }
+
+    pub(super) const fn handle(&self) -> &NodeHandle {
+        &self.node
+    }
+
+    pub(super) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Failure> {
@@ -72,7 +93,7 @@ impl NodeBackend {
     }
 }
 
-fn unavailable(error: &Unavailable) -> Failure {
+pub(super) fn unavailable(error: &Unavailable) -> Failure {
     Failure::refused(error.to_string()).advise("try again")
 }
 
@@ -126,6 +147,50 @@ impl Backend for NodeBackend {
         let (answer, answered) = channel();
         self.node.members(change.clone(), move |done| drop(answer.send(done)));
         answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure> {
+        let key = key.clone();
+        self.read(move |replica| replica.blob_pending(&key))
+    }
+
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure> {
+        let (answer, answered) = channel();
+        self.node.collect(collect, move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure> {
+        let (answer, answered) = channel();
+        self.node.scrub(scrub, move |done| drop(answer.send(done)));
+        answered.recv().expect("the node answers every call").map_err(request_failure)
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        match &self.reload {
+            Some(reload) => reload.now(),
+            None => Err(Failure::refused("no node serves the directory: there is nothing to reload")
+                .advise("the next `strandline serve` reads the files anyway")),
+        }
+    }
+
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure> {
+        watching::judge(self, cursor)
+    }
+
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure> {
+        watching::watch(self, cursor)
+    }
+
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
+        strandline_file::backup::begin(&self.node, to).map_err(|e| crate::command::backup::failure(to, e))
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        let (answer, answered) = channel();
+        self.node.fence(epoch, move |done| drop(answer.send(done)));
+        let fenced = answered.recv().expect("the node answers every call").map_err(request_failure)?;
+        Ok(FencedReport::from(fenced))
     }
 
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {

@@ -1,23 +1,31 @@
 //! The replica in the node that serves its directory.
 
-use super::{AddError, Backend, Group};
+use super::{AddError, Backend, Group, remote_watch};
+use crate::access::ReloadReport;
 use crate::control::chunks::{self, ChunkReader};
 use crate::control::message::{Answer, ChunkedRequest, Item, Request, read_line, write_line};
 use crate::control::{SOCKET_NAME, socket};
 use crate::exit::Failure;
-use crate::report::{BlobText, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{BlobText, EntryReport, FencedReport, MembersText, MutationText, StatusReport};
 use crate::text::{KeyText, VersionText};
+use crate::watch::{CursorReport, CursorText, Watch};
 use serde::Serialize;
 use std::io::{self, BufReader, Read};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use strandline_core::lifecycle::api::{Compacted, Entry, MembersChange, Mutation, Scan, ScanPage};
+use strandline_core::lifecycle::api::{
+    Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
+};
 use strandline_core::record::{BlobKey, Key, Version};
+use strandline_file::backup::BackedUp;
 
 /// A connection to the node.
 pub(crate) struct Remote {
     stream: BufReader<UnixStream>,
     socket: PathBuf,
+    /// The connection was given up amid an answer: the next request needs another.
+    hung_up: bool,
 }
 
 impl Remote {
@@ -25,7 +33,13 @@ impl Remote {
     pub(crate) fn reach(dir: &Path) -> Result<Option<Self>, Failure> {
         let path = dir.join(SOCKET_NAME);
         socket::connect(dir)
-            .map(|found| found.map(|stream| Self { stream: BufReader::new(stream), socket: path.clone() }))
+            .map(|found| {
+                found.map(|stream| Self {
+                    stream: BufReader::new(stream),
+                    socket: path.clone(),
+                    hung_up: false,
+                })
+            })
             .map_err(|error| {
                 Failure::peer(format!("cannot reach the node at {}: {error}", path.display()))
                     .advise("run as the user who runs the node")
@@ -33,13 +47,18 @@ impl Remote {
     }
 
     fn exchange(&mut self, request: &impl Serialize) -> io::Result<Answer> {
+        if self.hung_up {
+            let dir = self.socket.parent().unwrap_or(Path::new("."));
+            let stream = socket::connect(dir)?.ok_or(io::ErrorKind::ConnectionRefused)?;
+            (self.stream, self.hung_up) = (BufReader::new(stream), false);
+        }
         write_line(self.stream.get_mut(), request)?;
         read_line(&mut self.stream)?
             .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the node closed the connection"))
     }
 
     /// A request that changes nothing: without an answer it can be asked again.
-    fn read(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
+    pub(super) fn read(&mut self, request: &impl Serialize) -> Result<Answer, Failure> {
         match self.exchange(request) {
             Ok(Answer::Failed { failure }) => Err(failure),
             Ok(answer) => Ok(answer),
@@ -66,7 +85,7 @@ impl Remote {
     }
 }
 
-fn other(asked: &str) -> Failure {
+pub(super) fn other(asked: &str) -> Failure {
     Failure::peer(format!("the node answered something else than what {asked} asks for"))
         .advise("use the same version of the program as the node")
 }
@@ -119,6 +138,63 @@ impl Backend for Remote {
         Ok(())
     }
 
+    fn pending(&mut self, key: &Key) -> Result<bool, Failure> {
+        let Answer::Pending { pending } = self.read(&Request::Pending { key: KeyText::from(key) })? else {
+            return Err(other("pending"));
+        };
+        Ok(pending)
+    }
+
+    fn collect(&mut self, collect: Collect) -> Result<Collected, Failure> {
+        let Collect { dry_run, untouched_ms } = collect;
+        let Answer::Collected { collected } = self.write(&Request::Collect { dry_run, untouched_ms })? else {
+            return Err(other("collect"));
+        };
+        Ok(collected.into())
+    }
+
+    fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure> {
+        let request = Request::Scrub { bytes_per_second: scrub.bytes_per_second };
+        let Answer::Scrubbed { scrubbed } = self.read(&request)? else { return Err(other("scrub")) };
+        scrubbed.to_scrubbed().map_err(Failure::peer)
+    }
+
+    fn reload(&mut self) -> Result<ReloadReport, Failure> {
+        let Answer::Reloaded { reloaded } = self.write(&Request::Reload)? else {
+            return Err(other("reload"));
+        };
+        Ok(reloaded)
+    }
+
+    fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure> {
+        let Answer::Judged { verdict } = self.read(&Request::Judge { cursor })? else {
+            return Err(other("judge"));
+        };
+        Ok(verdict)
+    }
+
+    fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure> {
+        remote_watch::watch(self, cursor)
+    }
+
+    fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
+        let to = to.to_str().ok_or_else(|| {
+            Failure::usage("the folder's path is not UTF-8, which the node is told it in")
+                .advise("name another folder")
+        })?;
+        let answer = self.read(&Request::Backup { to: to.to_owned() })?;
+        let Answer::BackedUp { tail, tail_digest } = answer else { return Err(other("backup")) };
+        let tail_digest = strandline_core::id::unhex(&tail_digest).ok_or_else(|| other("backup"))?;
+        Ok(BackedUp { tail: tail.0, tail_digest })
+    }
+
+    fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {
+        let Answer::Fenced { fenced } = self.write(&Request::Fence { epoch })? else {
+            return Err(other("fence"));
+        };
+        Ok(fenced)
+    }
+
     fn group(&mut self) -> Result<Box<dyn Group + '_>, Failure> {
         let Answer::Group = self.read(&ChunkedRequest::BlobGroup)? else { return Err(other("blob-group")) };
         Ok(Box::new(RemoteGroup(self)))
@@ -127,7 +203,11 @@ impl Backend for Remote {
     fn blob(&mut self, key: BlobKey) -> Result<Option<Box<dyn Read + '_>>, Failure> {
         let request = ChunkedRequest::BlobRead { blob: BlobText(key) };
         let Answer::Chunks { stored } = self.read(&request)? else { return Err(other("blob-read")) };
-        if stored { Ok(Some(Box::new(ChunkReader::new(&mut self.stream)))) } else { Ok(None) }
+        if !stored {
+            return Ok(None);
+        }
+        let chunks = ChunkReader::new(&mut self.stream);
+        Ok(Some(Box::new(RemoteBlob { chunks, hung_up: &mut self.hung_up })))
     }
 
     fn verify(&mut self, key: BlobKey) -> Result<Option<u64>, Failure> {
@@ -141,6 +221,29 @@ impl Backend for Remote {
             return Err(other("blob-count"));
         };
         Ok(blobs)
+    }
+}
+
+/// The bytes of a blob. Dropped before the end it hangs up, since nobody waits for a rest that nobody
+/// wants; the next request makes another connection.
+struct RemoteBlob<'a> {
+    chunks: ChunkReader<'a, BufReader<UnixStream>>,
+    hung_up: &'a mut bool,
+}
+
+impl Read for RemoteBlob<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.chunks.read(buf)
+    }
+}
+
+impl Drop for RemoteBlob<'_> {
+    fn drop(&mut self) {
+        if !self.chunks.ended() {
+            *self.hung_up = true;
+            // One that is gone already needs no hanging up.
+            let _ = self.chunks.stream().get_ref().shutdown(Shutdown::Both);
+        }
     }
 }
 
@@ -177,5 +280,30 @@ impl Group for RemoteGroup<'_> {
             Ok(None) => Err(self.0.lost(&io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(self.0.lost(&error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_drops_a_blob_early_does_not_read_the_rest() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let node = std::thread::spawn(move || {
+            let mut request = BufReader::new(theirs.try_clone().expect("a copy"));
+            let asked: Option<serde_json::Value> = read_line(&mut request).expect("a request");
+            assert!(asked.is_some());
+            write_line(&mut theirs, &Answer::Chunks { stored: true }).expect("is read");
+            // Would never end if it were read to its end.
+            chunks::send(&mut io::repeat(7), &mut theirs).map(drop)
+        });
+        let mut remote =
+            Remote { stream: BufReader::new(ours), socket: "none/socket".into(), hung_up: false };
+        let mut blob = remote.blob(BlobKey([0; 32])).expect("answers").expect("stored");
+        blob.read_exact(&mut [0; 10]).expect("reads");
+        drop(blob);
+        assert!(node.join().expect("ends").is_err(), "the node is told that nobody reads");
+        assert!(remote.status().is_err(), "nobody listens for another connection");
     }
 }

@@ -1,8 +1,9 @@
 //! `strandline export`: keys as a directory.
 
-use super::get::{blob_damaged, blob_missing};
+use super::get::{blob_damaged, blob_missing, blob_unreadable};
 use super::key::NamespaceArg;
 use crate::backend::{Backend, scan_all, whole};
+use crate::content::CopyError;
 use crate::context::Context;
 use crate::entropy::random;
 use crate::exit::Failure;
@@ -139,9 +140,11 @@ fn export(
             counts.directories += 1;
         } else {
             let Some(mut from) = replica.blob(*blob)? else { return Err(blob_missing(key, *blob)) };
-            match placing.file(path, *blob, &mut from).map_err(|e| failed(key.logical_key(), e))? {
-                Copied::Verified(bytes) => counts.bytes += bytes,
-                Copied::Mismatch(found) => return Err(blob_damaged(key, *blob, found)),
+            match placing.file(path, *blob, &mut from) {
+                Ok(Copied::Verified(bytes)) => counts.bytes += bytes,
+                Ok(Copied::Mismatch(found)) => return Err(blob_damaged(key, *blob, found)),
+                Err(CopyError::Source(error)) => return Err(blob_unreadable(key, *blob, &error)),
+                Err(CopyError::Target(error)) => return Err(failed(key.logical_key(), error)),
             }
             counts.files += 1;
         }

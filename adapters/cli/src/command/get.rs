@@ -2,7 +2,7 @@
 
 use super::key::KeyArg;
 use crate::backend::Backend;
-use crate::content;
+use crate::content::{self, CopyError};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::report::EntryReport;
@@ -45,17 +45,25 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
 
 fn write_out(replica: &mut dyn Backend, key: &Key, blob: BlobKey) -> Result<(), Failure> {
     let Some(mut from) = replica.blob(blob)? else {
+        if replica.pending(key)? {
+            return Err(Failure::refused(format!("blob {blob} of {key} is not here yet"))
+                .advise("it comes when a peer that has it is connected; try again"));
+        }
         return Err(blob_missing(key, blob));
     };
     let mut to = io::stdout().lock();
-    let copied = content::copy(&mut from, &mut to).and_then(|copied| to.flush().map(|()| copied));
-    match copied {
-        Ok((found, _)) if found == blob => Ok(()),
+    match content::copy(&mut from, &mut to) {
+        Ok((found, _)) if found == blob => to.flush().map_err(|error| Failure::output(&error)),
         Ok((found, _)) => Err(blob_damaged(key, blob, found)),
-        // No store and no node fails like this: it is the reader of standard output that is gone.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::output(&error)),
-        Err(error) => Err(Failure::storage(format!("cannot copy blob {blob} of {key}: {error}"))),
+        Err(CopyError::Source(error)) => Err(blob_unreadable(key, blob, &error)),
+        Err(CopyError::Target(error)) => Err(Failure::output(&error)),
     }
+}
+
+/// A blob that could not be read to its end.
+pub(crate) fn blob_unreadable(key: &Key, blob: BlobKey, error: &io::Error) -> Failure {
+    Failure::storage(format!("cannot read blob {blob} of {key}: {error}"))
+        .advise("if a node serves the directory, look whether it still runs; else run `verify`")
 }
 
 /// A key whose blob is not stored.

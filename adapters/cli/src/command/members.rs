@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::report::{MemberReport, StatusReport};
+use crate::text::{VersionText, size};
 use clap::Subcommand;
 use serde::Serialize;
 use strandline_core::lifecycle::api::MembersChange;
@@ -11,7 +12,10 @@ use strandline_core::lifecycle::api::MembersChange;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
+    /// Show where each member counts for compaction, how far it is behind, and who holds it up.
+    #[arg(long)]
+    explain: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -41,10 +45,10 @@ struct Listed<'a> {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let change = match &args.action {
-        Action::Add { identity } => Some(MembersChange::Add(identity.clone())),
-        Action::Remove { identity } => Some(MembersChange::Remove(identity.clone())),
-        Action::List => None,
-        Action::Clear => Some(MembersChange::Clear),
+        Some(Action::Add { identity }) => Some(MembersChange::Add(identity.clone())),
+        Some(Action::Remove { identity }) => Some(MembersChange::Remove(identity.clone())),
+        Some(Action::List) | None => None,
+        Some(Action::Clear) => Some(MembersChange::Clear),
     };
     let status = context.with_replica(|replica| {
         if let Some(change) = &change {
@@ -52,6 +56,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         }
         replica.status()
     })?;
+    if args.explain {
+        return explain(&status, context);
+    }
     let StatusReport { members_configured, members, .. } = &status;
     if context.output.is_json() {
         return context.output.result("", &Listed { members_configured: *members_configured, members });
@@ -63,6 +70,62 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         return context.output.text("no members; compaction waits for nobody");
     }
     context.output.table(["member", "state", "acked"], members.iter().map(row))
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    floor: VersionText,
+    tail: VersionText,
+    members_configured: bool,
+    members: &'a [MemberReport],
+    compactable: Option<VersionText>,
+    blocked_by: Option<&'a str>,
+}
+
+/// Says how far compaction may go, and who keeps it from going further.
+pub(crate) fn explain(status: &StatusReport, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    if output.is_json() {
+        let explained = Explained {
+            floor: status.floor,
+            tail: status.tail,
+            members_configured: status.members_configured,
+            members: &status.members,
+            compactable: status.compactable,
+            blocked_by: status.blocked_by.as_deref(),
+        };
+        return output.result("", &explained);
+    }
+    if !status.members.is_empty() {
+        let head = ["member", "state", "counts at", "behind by", "for"];
+        output.table(head, status.members.iter().map(explained_row))?;
+    }
+    let upto = match (&status.compactable, &status.blocked_by) {
+        (Some(upto), None) => {
+            format!("the journal may be compacted from {} up to the tail, {upto}", status.floor)
+        }
+        (Some(upto), Some(who)) => {
+            format!(
+                "the journal may be compacted from {} up to {upto}; {who} needs what is above",
+                status.floor
+            )
+        }
+        (None, Some(why)) => format!("nothing may be compacted: {why}"),
+        (None, None) => "nothing may be compacted".to_owned(),
+    };
+    output.text(&upto)
+}
+
+fn explained_row(member: &MemberReport) -> [String; 5] {
+    let counts =
+        member.counts_at.map_or_else(|| "nothing: it is not waited for".to_owned(), |v| v.to_string());
+    [
+        member.identity.clone(),
+        member.state.clone(),
+        counts,
+        size(member.lag_bytes),
+        format!("{} s", member.lag_ms / 1000),
+    ]
 }
 
 /// A member as a row of a table.

@@ -1,21 +1,24 @@
 //! `strandline serve`: a node.
 
+use crate::access::{Reload, Source};
 use crate::backend::node::{self, NodeBackend};
 use crate::context::Context;
 use crate::control::server::Server as Control;
 use crate::exit::Failure;
 use crate::output::Output;
-use crate::peers::{PeerEntry, PeersFile, Role};
 use serde::Serialize;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use strandline_core::error::StorageFault;
-use strandline_core::lifecycle::api::{Event, LinkRole};
-use strandline_file::node::{Node, NodeHandle};
-use strandline_net::{NetConfig, NetworkError, Peer};
+use strandline_core::lifecycle::api::Event;
+use strandline_file::node::{Node, NodeConfig, NodeHandle};
+use strandline_net::{Access, AccessError, NetConfig, NetworkError};
 use strandline_tokio::{ServeConfig, ServeError, Server};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -33,34 +36,87 @@ pub(crate) struct Args {
     /// Write the address listened on to this file once the node is ready.
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
+    /// Listen to, and call, other machines without TLS. Whoever is on the way can then read tokens and
+    /// records, and change them: only for networks that nobody else is on.
+    #[arg(long)]
+    plaintext: bool,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Answer /healthz, /readyz and /metrics here, over plain HTTP and to whoever asks; port 0 takes any
+    /// free one.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
     /// How much to log on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log_level: tracing::Level,
 }
 
+/// What is done without being asked.
+#[derive(clap::Args, Debug)]
+struct PolicyArgs {
+    /// Compact by itself once the journal holds so many bytes above the floor and half may go.
+    #[arg(long, value_name = "BYTES")]
+    compact_after_bytes: Option<u64>,
+    /// The same, in records.
+    #[arg(long, value_name = "RECORDS")]
+    compact_after_entries: Option<u64>,
+    /// A member with more bytes of journal than this above what it acknowledged lapses.
+    #[arg(long, value_name = "BYTES")]
+    member_lag_bytes_max: Option<u64>,
+    /// A member that is behind for longer than this lapses.
+    #[arg(long, value_name = "MILLISECONDS")]
+    member_lag_ms_max: Option<u64>,
+}
+
+impl PolicyArgs {
+    fn config(&self) -> NodeConfig {
+        let mut config = NodeConfig::default();
+        config.replica.compact_after_bytes = self.compact_after_bytes;
+        config.replica.compact_after_entries = self.compact_after_entries;
+        config.replica.member_lag_bytes_max = self.member_lag_bytes_max;
+        config.replica.member_lag_ms_max = self.member_lag_ms_max;
+        config
+    }
+}
+
 const PEERS_HELP: &str = "\
-The peers file (TOML; keep it readable by its owner only):
+The peers file (TOML; keep it readable by its owner only; paths are relative to it):
   token = \"what this node proves its name with when it calls others\"
+  [tls]                     # absent: no TLS
+  certificate = \"node.pem\"
+  key = \"node.key\"
+  authorities = \"ca.pem\"    # who vouches for peers; absent: only pinned certificates are believed
   [[peers]]
   identity = \"b\"
   address = \"b.example:7401\"  # absent: it only calls us
   token = \"what b proves its name with when it calls us\"  # absent: it never does
-  role = \"both\"  # or \"source\": we only send, or \"receiver\": we only receive
+  token_sha256 = \"...\"    # instead of `token`
+  role = \"both\"           # or \"source\": we only send, or \"receiver\": we only receive
+  certificate = \"named\"   # it names the peer (with TLS the default); or \"none\", or a list of SHA-256s
+  logs = [\"...\"]          # which logs it may have; absent: any
 
-Once ready it prints `listening on ADDRESS:PORT`.";
+SIGHUP, or `strandline reload`, reads all of these files anew. Once ready it prints `listening on
+ADDRESS:PORT`.";
+
+/// Longest time that HTTP clients get to take their answers when the node ends.
+const HTTP_END: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct Ready<'a> {
     listening: SocketAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<SocketAddr>,
     log: &'a str,
     identity: &'a str,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
-    let peers = PeersFile::read(&args.peers)?;
+    let source = Source { peers: args.peers.clone(), plaintext: args.plaintext };
+    let access = source.read()?;
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(args.log_level).init();
     let dir = context.dir()?;
-    let (node, report) = node::open(dir).map_err(|e| node::start_failure(dir, e))?;
+    let (node, report) =
+        node::open_with(dir, args.policy.config()).map_err(|e| node::start_failure(dir, e))?;
     if let Some((file, offset, bytes)) = report.cut {
         context.output.note(format!(
             "recovered: {bytes} bytes that were never acknowledged were cut from {file} at offset {offset}"
@@ -70,26 +126,34 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|e| Failure::storage(format!("cannot start the runtime: {e}")))?;
-    runtime.block_on(serve(args, context.output, dir, node, peers))
+    runtime.block_on(serve(args, context.output, dir, node, (source, access)))
 }
 
-async fn serve(args: &Args, output: Output, dir: &Path, node: Node, peers: PeersFile) -> Result<(), Failure> {
+async fn serve(
+    args: &Args,
+    output: Output,
+    dir: &Path,
+    node: Node,
+    (source, access): (Source, Access),
+) -> Result<(), Failure> {
     // Before the node is ready, so that no signal after that is missed.
     let mut ends = Ends::new(node.handle())?;
     let backend = NodeBackend::new(node.handle().clone());
-    let server = strandline_tokio::serve(ServeConfig {
-        node,
-        listen: args.listen,
-        peers: peers.peers.into_iter().map(peer).collect(),
-        token: peers.token,
-        limits: NetConfig::default(),
-    })
-    .await
-    .map_err(|e| start_failure(args, e))?;
+    let config = ServeConfig { node, listen: args.listen, access, limits: NetConfig::default() };
+    let server = strandline_tokio::serve(config).await.map_err(|e| start_failure(args, &source, e))?;
+    let reload = Reload::new(source, server.steer());
+    let backend = backend.reloaded_by(reload.clone());
     let ended = match Control::start(dir, backend) {
         Ok(control) => {
-            let ended = match ready(args, output, &server).await {
-                Ok(()) => ends.wait().await,
+            let ended = match Http::start(args.http, &server).await {
+                Ok(http) => {
+                    let ended = match ready(args, output, &server, http.address).await {
+                        Ok(()) => ends.wait(&reload).await,
+                        Err(failure) => Err(failure),
+                    };
+                    http.stop().await;
+                    ended
+                }
                 Err(failure) => Err(failure),
             };
             tokio::task::block_in_place(|| control.stop());
@@ -103,12 +167,16 @@ async fn serve(args: &Args, output: Output, dir: &Path, node: Node, peers: Peers
 }
 
 /// What a person is told when the network does not start.
-fn start_failure(args: &Args, error: ServeError) -> Failure {
+fn start_failure(args: &Args, source: &Source, error: ServeError) -> Failure {
     let text = format!("cannot serve on {}: {error}", args.listen);
     match error {
-        ServeError::Network(NetworkError::Introduction(_) | NetworkError::PeerTwice { .. }) => {
-            Failure::usage(text).advise(format!("correct the peers file {}", args.peers.display()))
-        }
+        ServeError::Network(NetworkError::Access(error @ AccessError::Plaintext { .. })) => Failure::usage(
+            format!("cannot serve on {}: {error}", args.listen),
+        )
+        .advise(
+            "give the peers file a [tls] table, or `serve --plaintext` where nobody else is on the network",
+        ),
+        ServeError::Network(NetworkError::Access(error)) => source.unusable(&error.to_string()),
         ServeError::Network(NetworkError::Listen { .. }) => {
             Failure::peer(text).advise("name an address of this machine that is free")
         }
@@ -117,11 +185,53 @@ fn start_failure(args: &Args, error: ServeError) -> Failure {
     }
 }
 
-async fn ready(args: &Args, output: Output, server: &Server) -> Result<(), Failure> {
+/// The HTTP server of the node, if it is asked for one.
+struct Http {
+    address: Option<SocketAddr>,
+    /// Dropped to end it, and its task.
+    running: Option<(tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<io::Result<()>>)>,
+}
+
+impl Http {
+    async fn start(address: Option<SocketAddr>, server: &Server) -> Result<Self, Failure> {
+        let Some(address) = address else { return Ok(Self { address: None, running: None }) };
+        let failed = |error: io::Error| {
+            Failure::peer(format!("cannot listen for HTTP on {address}: {error}"))
+                .advise("name an address of this machine that is free")
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let until = async { drop(stopped.await) };
+        let task = tokio::spawn(strandline_http::ops::serve(listener, server.handle().clone(), until));
+        Ok(Self { address: Some(address), running: Some((stop, task)) })
+    }
+
+    /// Ends it. A client that holds its connection open is not waited for.
+    async fn stop(self) {
+        if let Some((stop, task)) = self.running {
+            drop(stop);
+            let abort = task.abort_handle();
+            if tokio::time::timeout(HTTP_END, task).await.is_err() {
+                abort.abort();
+            }
+        }
+    }
+}
+
+async fn ready(
+    args: &Args,
+    output: Output,
+    server: &Server,
+    http: Option<SocketAddr>,
+) -> Result<(), Failure> {
     let status = server.handle().status().await.map_err(|e| Failure::refused(e.to_string()))?;
     let listening = server.local_addr();
-    let ready = Ready { listening, log: &status.log.to_string(), identity: &status.identity };
+    let ready = Ready { listening, http, log: &status.log.to_string(), identity: &status.identity };
     output.result(format!("listening on {listening}"), &ready)?;
+    if let Some(http) = http {
+        output.text(format!("HTTP on {http}"))?;
+    }
     if let Some(file) = &args.ready_file {
         // Under another name first: whoever waits for the file must not see half of it.
         let fresh = file.with_added_extension("new");
@@ -132,21 +242,9 @@ async fn ready(args: &Args, output: Output, server: &Server) -> Result<(), Failu
     Ok(())
 }
 
-fn peer(entry: PeerEntry) -> Peer {
-    Peer {
-        identity: entry.identity,
-        address: entry.address,
-        token: entry.token,
-        role: match entry.role {
-            Role::Both => LinkRole::Both,
-            Role::Source => LinkRole::Source,
-            Role::Receiver => LinkRole::Receiver,
-        },
-    }
-}
-
-/// What ends a node: a signal, or the journal that stopped.
+/// What ends a node: a signal, or the journal that stopped. And the signal that lets it reload.
 struct Ends {
+    hangup: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     halted: mpsc::UnboundedReceiver<StorageFault>,
@@ -164,17 +262,27 @@ impl Ends {
         })
         .map_err(|e| Failure::refused(e.to_string()))?;
         Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             halted,
         })
     }
 
-    async fn wait(&mut self) -> Result<(), Failure> {
-        tokio::select! {
-            _ = self.interrupt.recv() => Ok(()),
-            _ = self.terminate.recv() => Ok(()),
-            Some(fault) = self.halted.recv() => Err(fault.into()),
+    async fn wait(&mut self, reload: &Reload) -> Result<(), Failure> {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => {
+                    // Nobody waits for an answer: the log has it.
+                    match tokio::task::block_in_place(|| reload.now()) {
+                        Ok(done) => tracing::info!(?done, "reloaded"),
+                        Err(failure) => tracing::error!(%failure, "not reloaded: nothing has changed"),
+                    }
+                }
+                _ = self.interrupt.recv() => return Ok(()),
+                _ = self.terminate.recv() => return Ok(()),
+                Some(fault) = self.halted.recv() => return Err(fault.into()),
+            }
         }
     }
 }

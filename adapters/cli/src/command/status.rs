@@ -42,6 +42,7 @@ fn rows(status: &StatusReport) -> Vec<[String; 2]> {
         ("namespaces", namespaces.join(", ")),
         ("doing", doing(status)),
         ("writes as", status.authority.clone().unwrap_or_else(|| "nobody: follows".to_owned())),
+        ("epoch", status.epoch.to_string()),
         ("fenced", status.fenced.clone().unwrap_or_else(|| "no".to_owned())),
         ("tail", status.tail.to_string()),
         ("submitted", status.submitted.to_string()),
@@ -49,11 +50,20 @@ fn rows(status: &StatusReport) -> Vec<[String; 2]> {
         ("digest", status.tail_digest.clone()),
         ("journal", format!("{} entries, {}", status.entries, size(status.journal_bytes))),
         ("keys", format!("{} present, {} tombstones", status.present, status.tombstones)),
+        ("blobs", blobs(status)),
         ("members", members),
+        ("compaction waits for", status.blocked_by.clone().unwrap_or_else(|| "nobody".to_owned())),
         ("halted", status.halted.clone().unwrap_or_else(|| "no".to_owned())),
     ]
     .map(|(name, value)| [name.to_owned(), value])
     .to_vec()
+}
+
+fn blobs(status: &StatusReport) -> String {
+    match status.blobs_wanted {
+        0 => format!("complete up to {}", status.complete),
+        wanted => format!("{wanted} awaited from peers, complete up to {}", status.complete),
+    }
 }
 
 fn doing(status: &StatusReport) -> String {

@@ -8,13 +8,26 @@ use crate::report::BlobText;
 use crate::text::{KeyText, shown};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use strandline_core::lifecycle::api::Scan;
 use strandline_core::record::{BlobKey, Key, State};
 
 /// Check journal, checkpoint and every blob. The journal is checked by recovery: now, or by the
 /// running node when it started.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Read every blob that a key names, set damaged ones aside, and fetch what is bad from a peer:
+    /// through the node that serves the directory, while it works.
+    #[arg(long)]
+    blobs: bool,
+    /// With --blobs: most bytes read in a second.
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, requires = "blobs",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    rate: u64,
+    /// With --blobs: how long to wait for peers to mend what is bad.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "blobs")]
+    wait: u64,
+}
 
 /// A blob that is not what a key needs.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -44,7 +57,10 @@ impl Summary {
     }
 }
 
-pub(crate) fn run(_: &Args, context: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
+    if args.blobs {
+        return super::scrub::run(args.rate, Duration::from_secs(args.wait), context);
+    }
     let output = context.output;
     let summary = context.with_replica(|replica| verify(replica, output))?;
     output.result(

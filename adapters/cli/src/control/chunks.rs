@@ -43,6 +43,16 @@ impl<'a, R: BufRead> ChunkReader<'a, R> {
         Self { stream, left: 0, ended: false }
     }
 
+    /// Whether the end was read, so that the next line of the stream comes now.
+    pub(crate) const fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The stream.
+    pub(crate) const fn stream(&self) -> &R {
+        self.stream
+    }
+
     /// Reads on to the end without keeping anything. A source that failed is an end as well.
     pub(crate) fn skip(&mut self) -> io::Result<()> {
         let mut buf = [0; 4096];

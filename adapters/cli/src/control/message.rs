@@ -1,14 +1,20 @@
 //! Requests and answers of the control protocol, and the request's one dispatch.
 
 use super::LINE_BYTES_MAX;
+use crate::access::ReloadReport;
 use crate::backend::{Backend, PAGE_ENTRIES_MAX};
 use crate::exit::Failure;
-use crate::report::{BlobText, CompactedReport, EntryReport, MembersText, MutationText, StatusReport};
+use crate::report::{
+    BlobText, CollectedReport, CompactedReport, EntryReport, FencedReport, MembersText, MutationText,
+    ScrubbedReport, StatusReport,
+};
 use crate::text::{Bytes, KeyText, VersionText};
+use crate::watch::{CursorReport, CursorText, PageReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
-use strandline_core::lifecycle::api::{Scan, ScanPage};
+use std::path::Path;
+use strandline_core::lifecycle::api::{Collect, Scan, ScanPage, Scrub};
 
 /// What a command asks of the node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -29,6 +35,23 @@ pub(crate) enum Request {
     Compact { upto: Option<VersionText> },
     /// A change of the members.
     Members { change: MembersText },
+    /// Whether a key is present and its blob is not here yet.
+    Pending {
+        #[serde(flatten)]
+        key: KeyText,
+    },
+    /// Collection of blobs that nothing needs.
+    Collect { dry_run: bool, untouched_ms: u64 },
+    /// A look at every blob, no faster than this.
+    Scrub { bytes_per_second: u64 },
+    /// The right to write the log.
+    Fence { epoch: u64 },
+    /// The peers file and certificates, read anew.
+    Reload,
+    /// What can be vouched for to who has everything up to a cursor.
+    Judge { cursor: CursorText },
+    /// The log's files of one moment, copied to a folder that is made.
+    Backup { to: String },
     /// Whether a blob's bytes are those of its key.
     BlobVerify { blob: BlobText },
     /// How many blobs are stored.
@@ -41,6 +64,8 @@ pub(crate) enum Request {
 pub(crate) enum ChunkedRequest {
     /// A group of blobs: [`Item`]s follow.
     BlobGroup,
+    /// The changes after a cursor, or after the tail: [`WatchItem`]s follow.
+    Watch { cursor: Option<CursorText> },
     /// A blob, answered by [`Answer::Chunks`] and the chunks.
     BlobRead { blob: BlobText },
 }
@@ -61,6 +86,18 @@ pub(crate) enum Item {
     Add,
     /// Answered by [`Answer::Stored`] when everything added is durable.
     Commit,
+}
+
+/// What a watch asks for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "item", rename_all = "kebab-case")]
+pub(crate) enum WatchItem {
+    /// The next page, answered by [`Answer::Watched`], within about half a second without one.
+    Next,
+    /// The state, and what comes after it; answered by [`Answer::Resetting`].
+    Reset,
+    /// Nothing more, answered by [`Answer::WatchEnded`].
+    End,
 }
 
 /// What the node answers.
@@ -85,6 +122,37 @@ pub(crate) enum Answer {
         compacted: CompactedReport,
     },
     Members,
+    Pending {
+        pending: bool,
+    },
+    Collected {
+        collected: CollectedReport,
+    },
+    Scrubbed {
+        scrubbed: ScrubbedReport,
+    },
+    Fenced {
+        fenced: FencedReport,
+    },
+    Reloaded {
+        reloaded: ReloadReport,
+    },
+    Judged {
+        verdict: CursorReport,
+    },
+    BackedUp {
+        tail: VersionText,
+        tail_digest: String,
+    },
+    /// The watch takes items.
+    Watching {
+        verdict: CursorReport,
+    },
+    Watched {
+        page: Option<PageReport>,
+    },
+    Resetting,
+    WatchEnded,
     /// The group takes items.
     Group,
     Added {
@@ -178,6 +246,26 @@ fn answer(backend: &mut dyn Backend, request: Request) -> Result<Answer, Failure
         Request::Members { change } => {
             backend.members(&change.into())?;
             Ok(Answer::Members)
+        }
+        Request::Pending { key } => {
+            let pending = backend.pending(&key.to_key().map_err(Failure::usage)?)?;
+            Ok(Answer::Pending { pending })
+        }
+        Request::Collect { dry_run, untouched_ms } => {
+            let collected = backend.collect(Collect { dry_run, untouched_ms })?;
+            Ok(Answer::Collected { collected: CollectedReport::new(dry_run, &collected) })
+        }
+        Request::Scrub { bytes_per_second } => {
+            let scrubbed = backend.scrub(Scrub { bytes_per_second: bytes_per_second.max(1) })?;
+            Ok(Answer::Scrubbed { scrubbed: ScrubbedReport::from(&scrubbed) })
+        }
+        Request::Fence { epoch } => Ok(Answer::Fenced { fenced: backend.fence(epoch)? }),
+        Request::Reload => Ok(Answer::Reloaded { reloaded: backend.reload()? }),
+        Request::Judge { cursor } => Ok(Answer::Judged { verdict: backend.judge(cursor)? }),
+        Request::Backup { to } => {
+            let moment = backend.begin_backup(Path::new(&to))?;
+            let tail_digest = strandline_core::id::hex(&moment.tail_digest);
+            Ok(Answer::BackedUp { tail: VersionText(moment.tail), tail_digest })
         }
         Request::BlobVerify { blob } => Ok(Answer::Verified { bytes: backend.verify(blob.0)? }),
         Request::BlobCount => Ok(Answer::Count { blobs: backend.blob_count()? }),

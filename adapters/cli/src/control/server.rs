@@ -1,11 +1,12 @@
 //! The node's side of the control protocol: a thread per connection over a blocking backend.
 
 use super::chunks::{self, ChunkReader};
-use super::message::{self, Answer, AnyRequest, ChunkedRequest, Item};
+use super::message::{self, Answer, AnyRequest, ChunkedRequest, Item, WatchItem};
 use super::{SOCKET_NAME, socket};
 use crate::backend::Backend;
 use crate::exit::Failure;
 use crate::report::BlobText;
+use crate::watch::CursorText;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::net::Shutdown;
@@ -167,6 +168,9 @@ fn serve_one(stream: UnixStream, backend: &mut dyn Backend) -> io::Result<()> {
         };
         match request {
             AnyRequest::Chunked(ChunkedRequest::BlobGroup) => serve_group(&mut reader, &mut writer, backend)?,
+            AnyRequest::Chunked(ChunkedRequest::Watch { cursor }) => {
+                serve_watch(&mut reader, &mut writer, backend, cursor)?
+            }
             AnyRequest::Chunked(ChunkedRequest::BlobRead { blob }) => {
                 serve_blob(&mut writer, backend, blob.0)?
             }
@@ -179,6 +183,29 @@ fn serve_one(stream: UnixStream, backend: &mut dyn Backend) -> io::Result<()> {
 fn refuse(writer: &mut UnixStream, error: &io::Error) -> io::Result<()> {
     let failure = Failure::usage(format!("no control request: {error}"));
     message::write_line(writer, &Answer::Failed { failure })
+}
+
+fn serve_watch(
+    reader: &mut BufReader<UnixStream>,
+    writer: &mut UnixStream,
+    backend: &mut dyn Backend,
+    cursor: Option<CursorText>,
+) -> io::Result<()> {
+    let mut watch = match backend.watch(cursor) {
+        Ok(watch) => watch,
+        Err(failure) => return message::write_line(writer, &Answer::Failed { failure }),
+    };
+    message::write_line(writer, &Answer::Watching { verdict: watch.verdict().clone() })?;
+    loop {
+        let answer = match message::read_line::<WatchItem>(reader)? {
+            Some(WatchItem::Next) => watch.next().map(|page| Answer::Watched { page }),
+            Some(WatchItem::Reset) => watch.reset().map(|()| Answer::Resetting),
+            Some(WatchItem::End) => return message::write_line(writer, &Answer::WatchEnded),
+            // Who watched has gone, or the node is about to.
+            None => return Ok(()),
+        };
+        message::write_line(writer, &answer.unwrap_or_else(|failure| Answer::Failed { failure }))?;
+    }
 }
 
 fn serve_group(
@@ -268,6 +295,9 @@ mod tests {
         assert_eq!(remote.compact(None).expect_err("no members").exit, Exit::Refused);
         remote.members(&MembersChange::Clear).expect("changed");
         assert_eq!(remote.compact(None).expect("compacted").floor, versions[1]);
+        assert_eq!(remote.fence(1).expect_err("known").exit, Exit::Refused);
+        assert_eq!(remote.fence(2).expect("taken").previous_end.0, versions[1]);
+        assert_eq!(remote.reload().expect("reloaded").peers_called, 2);
         server.stop();
         assert!(Remote::reach(dir.path()).expect("no fault").is_none());
     }

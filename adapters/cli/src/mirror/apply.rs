@@ -3,7 +3,7 @@
 
 use super::plan::{Candidate, Plan};
 use crate::backend::{AddError, Backend, Group};
-use crate::content;
+use crate::content::{self, CopyError};
 use crate::exit::Failure;
 use crate::tree::beneath::Beneath;
 use crate::tree::path::RelPath;
@@ -169,7 +169,10 @@ impl Work<'_> {
         round: &mut Round<'_>,
     ) -> Result<Option<BlobKey>, AddError> {
         if let Some(known) = candidate.known {
-            let (found, _) = content::copy(content, &mut io::sink()).map_err(AddError::Source)?;
+            let (found, _) = content::copy(content, &mut io::sink()).map_err(|error| match error {
+                // The second never comes: a sink takes everything.
+                CopyError::Source(error) | CopyError::Target(error) => AddError::Source(error),
+            })?;
             if found == known {
                 return Ok(None);
             }

@@ -3,7 +3,7 @@
 
 use super::beneath::{Beneath, Missing};
 use super::path::RelPath;
-use crate::content::copy;
+use crate::content::{CopyError, copy};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -52,21 +52,35 @@ impl Placing {
     }
 
     /// Copies a file to a temporary name beside its own, hashing what it copies.
-    pub(crate) fn file(&mut self, path: &RelPath, blob: BlobKey, from: &mut impl Read) -> io::Result<Copied> {
-        let (parents, _) = path.split();
+    pub(crate) fn file(
+        &mut self,
+        path: &RelPath,
+        blob: BlobKey,
+        from: &mut impl Read,
+    ) -> Result<Copied, CopyError> {
         let temporary = format!(".strandline-{}-{}", self.nonce, self.staged.len()).into_bytes();
-        let mut to = self.beneath.create(parents, &temporary)?;
-        self.staged.push(Staged { path: path.clone(), temporary });
+        let mut to = self.stage(path, temporary).map_err(CopyError::Target)?;
         let (found, bytes) = copy(from, &mut to)?;
-        if found != blob {
-            let staged = self.staged.pop().expect("pushed above");
-            self.beneath.remove(staged.path.split().0, &staged.temporary)?;
-            return Ok(Copied::Mismatch(found));
-        }
-        sync_file(&to)?;
+        let kept = if found == blob { self.keep(&to) } else { self.discard() };
+        kept.map_err(CopyError::Target)?;
+        Ok(if found == blob { Copied::Verified(bytes) } else { Copied::Mismatch(found) })
+    }
+
+    fn stage(&mut self, path: &RelPath, temporary: Vec<u8>) -> io::Result<File> {
+        let to = self.beneath.create(path.split().0, &temporary)?;
+        self.staged.push(Staged { path: path.clone(), temporary });
+        Ok(to)
+    }
+
+    fn discard(&mut self) -> io::Result<()> {
+        let staged = self.staged.pop().expect("staged just now");
+        self.beneath.remove(staged.path.split().0, &staged.temporary)
+    }
+
+    fn keep(&mut self, file: &File) -> io::Result<()> {
+        sync_file(file)?;
         let parent = self.beneath.directory(staged_parent(&self.staged), Missing::Fail)?;
-        remember_system(&mut self.systems, parent)?;
-        Ok(Copied::Verified(bytes))
+        remember_system(&mut self.systems, parent)
     }
 
     /// Makes the bytes durable, gives every file its name, makes the names durable.

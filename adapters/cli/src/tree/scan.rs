@@ -3,6 +3,8 @@
 use crate::exit::Failure;
 use crate::text::shown;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::io::Errno;
+use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -108,7 +110,7 @@ type WalkError = (Vec<u8>, io::Error);
 impl Walk<'_> {
     /// Recursion is bounded by the length of a key: a level costs at least two of its bytes.
     fn enter(&mut self, dir: BorrowedFd<'_>, prefix: &[u8]) -> Result<(), WalkError> {
-        let at_dir = |error: rustix::io::Errno| (prefix.to_vec(), io::Error::from(error));
+        let at_dir = |error: Errno| (prefix.to_vec(), io::Error::from(error));
         let mut below = Vec::new();
         for entry in Dir::read_from(dir).map_err(at_dir)? {
             let name = entry.map_err(at_dir)?.file_name().to_owned();
@@ -123,16 +125,37 @@ impl Walk<'_> {
                     }
                 }
                 // Vanished since the directory was read.
-                Err(rustix::io::Errno::NOENT) => {}
+                Err(Errno::NOENT) => {}
                 Err(error) => return Err((path, error.into())),
             }
         }
         for (name, path) in below {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = openat(dir, &name, flags, Mode::empty()).map_err(|e| (path.clone(), e.into()))?;
-            self.enter(fd.as_fd(), &[&path[..], b"/"].concat())?;
+            self.descend(dir, &name, &path)?;
         }
         Ok(())
+    }
+
+    /// Enters a directory that was listed. One that vanished since is no part of the tree, no more
+    /// than a file that did.
+    fn descend(&mut self, dir: BorrowedFd<'_>, name: &CStr, path: &[u8]) -> Result<(), WalkError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let prefix = [path, b"/"].concat();
+        let entered = match openat(dir, name, flags, Mode::empty()) {
+            Ok(fd) => self.enter(fd.as_fd(), &prefix),
+            Err(error) => Err((path.to_vec(), error.into())),
+        };
+        let vanished = |error: &io::Error| {
+            error.kind() == io::ErrorKind::NotFound
+                && statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_err_and(|error| error == Errno::NOENT)
+        };
+        match entered {
+            Err((_, error)) if vanished(&error) => {
+                self.scanned.found.retain(|found| !found.key.starts_with(&prefix));
+                self.scanned.skipped.retain(|skipped| !skipped.path.starts_with(&prefix));
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Lists one entry; whether it is a directory to enter.
@@ -199,6 +222,19 @@ mod tests {
         assert_eq!(keys(&scanned), ["short"]);
         assert_eq!(scanned.skipped.len(), 1);
         assert!(scanned.skipped[0].why.is_loss());
+    }
+
+    #[test]
+    fn a_directory_that_vanishes_while_the_tree_is_read_is_no_part_of_it() {
+        let root = tempfile::tempdir().expect("a directory");
+        let fd = fs::File::open(root.path()).expect("opens");
+        let mut walk = Walk { own: None, key_bytes_max: 99, scanned: Scanned::default() };
+        fs::create_dir(root.path().join("gone")).expect("creates");
+        let stat = statat(&fd, "gone", AtFlags::empty()).expect("is there");
+        assert!(walk.take(b"gone", &stat), "it is listed");
+        fs::remove_dir(root.path().join("gone")).expect("removes");
+        walk.descend(fd.as_fd(), c"gone", b"gone").expect("no error");
+        assert!(walk.scanned.found.is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use serde_json::Value;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,6 +14,8 @@ const WAIT: Duration = Duration::from_secs(60);
 /// A replica's directory in a scratch directory.
 pub(crate) struct Replica {
     pub(crate) home: tempfile::TempDir,
+    /// Variables that every process of it gets.
+    pub(crate) variables: Vec<(&'static str, OsString)>,
     node: Option<Child>,
 }
 
@@ -63,7 +65,8 @@ pub(crate) fn wait_until_within(wait: Duration, what: &str, mut holds: impl FnMu
 
 impl Replica {
     pub(crate) fn new() -> Self {
-        Self { home: tempfile::tempdir().expect("a directory"), node: None }
+        let home = tempfile::tempdir().expect("a directory");
+        Self { home, variables: Vec::new(), node: None }
     }
 
     /// A replica that writes a log.
@@ -84,6 +87,7 @@ impl Replica {
     fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_strandline"));
         command.env_remove("STRANDLINE_DIR").arg("--dir").arg(self.dir()).args(args).stdin(Stdio::null());
+        command.envs(self.variables.iter().cloned());
         command
     }
 
@@ -106,6 +110,13 @@ impl Replica {
 
     /// Stores bytes given on standard input.
     pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> Value {
+        let ended = self.try_put(key, bytes);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.last()
+    }
+
+    /// Stores bytes given on standard input, if it can be done.
+    pub(crate) fn try_put(&self, key: &str, bytes: &[u8]) -> Ended {
         let mut child = self
             .command(["put", key, "--json"])
             .stdin(Stdio::piped())
@@ -113,10 +124,9 @@ impl Replica {
             .stderr(Stdio::piped())
             .spawn()
             .expect("runs");
-        child.stdin.take().expect("piped").write_all(bytes).expect("takes all");
-        let ended = Ended::from(child.wait_with_output().expect("ends"));
-        assert_eq!(ended.code, 0, "{}", ended.stderr);
-        ended.last()
+        // One that ends before it has read everything says why.
+        let _ = child.stdin.take().expect("piped").write_all(bytes);
+        Ended::from(child.wait_with_output().expect("ends"))
     }
 
     pub(crate) fn status(&self) -> Value {
@@ -125,19 +135,33 @@ impl Replica {
 
     /// Starts the node; where it listens.
     pub(crate) fn serve(&mut self, peers: &str) -> String {
+        self.try_serve(peers).unwrap_or_else(|code| panic!("the node ended with {code}: {}", self.said()))
+    }
+
+    /// Starts the node; where it listens, or the exit code with which it ended at once.
+    pub(crate) fn try_serve(&mut self, peers: &str) -> Result<String, i32> {
         let (file, ready) = (self.path("peers.toml"), self.path("ready"));
         std::fs::write(&file, peers).expect("writes");
         let _ = std::fs::remove_file(&ready);
         let args = ["serve", "--listen", "127.0.0.1:0", "--ready-file"].map(Path::new);
         let mut command = self.command(args);
-        command.arg(&ready).arg("--peers").arg(&file).stdout(Stdio::null());
-        self.node = Some(command.spawn().expect("runs"));
+        let said = std::fs::File::create(self.path("said")).expect("creates");
+        command.arg(&ready).arg("--peers").arg(&file).stdout(Stdio::null()).stderr(said);
+        let node = self.node.insert(command.spawn().expect("runs"));
+        let mut ended = None;
         wait_until("the node", || {
-            let ended = self.node.as_mut().expect("started").try_wait().expect("asks");
-            assert!(ended.is_none(), "the node ended: {ended:?}");
-            ready.exists()
+            ended = node.try_wait().expect("asks");
+            ended.is_some() || ready.exists()
         });
-        std::fs::read_to_string(&ready).expect("is there").trim().to_owned()
+        match ended {
+            Some(ended) => Err(ended.code().expect("ended by itself")),
+            None => Ok(std::fs::read_to_string(&ready).expect("is there").trim().to_owned()),
+        }
+    }
+
+    /// What the node said on standard error.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.path("said")).unwrap_or_default()
     }
 
     /// Ends the node with SIGTERM; its exit code.
@@ -146,6 +170,29 @@ impl Replica {
         let pid = rustix::process::Pid::from_child(&node);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
         node.wait().expect("ends").code().expect("ended by itself")
+    }
+
+    /// Waits until the node has ended by itself; its exit code.
+    pub(crate) fn ended(&mut self) -> i32 {
+        let node = self.node.as_mut().expect("serves");
+        let mut status = None;
+        wait_until("the node's end", || {
+            status = node.try_wait().expect("asks");
+            status.is_some()
+        });
+        self.node = None;
+        status.and_then(|status| status.code()).expect("ended by itself")
+    }
+
+    /// Sends the node a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(self.node.as_ref().expect("serves"));
+        rustix::process::kill_process(pid, signal).expect("signals");
+    }
+
+    /// Lets the node reload with SIGHUP.
+    pub(crate) fn hangup(&self) {
+        self.signal(rustix::process::Signal::HUP);
     }
 
     /// Ends the node with SIGKILL.

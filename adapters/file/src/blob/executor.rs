@@ -5,14 +5,15 @@ use super::store::{BlobStore, fan_of, name};
 use super::upload::Upload;
 use crate::executor::ExecutorConfig;
 use crate::fault::refused;
+use crate::owed::Owed;
 use crate::threads::{Complete, Job, Threads};
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::Receiver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::lifecycle::command::{BlobCommand, BlobOutcome, Stored, blob_op};
 use strandline_core::record::BlobKey;
-use strandline_core::ticket::{Completion, Ticket};
+use strandline_core::ticket::Completion;
 
 /// Most puts and commits that share one round of syncs.
 const GROUP_MAX: usize = 64;
@@ -38,9 +39,10 @@ pub struct BlobExecutor {
 /// A command that stores.
 #[derive(Debug)]
 enum Store {
-    Put { ticket: Ticket<blob_op::Put>, key: BlobKey, bytes: Vec<u8> },
-    Write { ticket: Ticket<blob_op::Write>, key: BlobKey, offset: u64, bytes: Vec<u8> },
-    Commit { ticket: Ticket<blob_op::Commit>, key: BlobKey, total: u64 },
+    Put { owed: Owed<blob_op::Put>, key: BlobKey, bytes: Vec<u8> },
+    Write { owed: Owed<blob_op::Write>, key: BlobKey, offset: u64, bytes: Vec<u8> },
+    Commit { owed: Owed<blob_op::Commit>, key: BlobKey, total: u64 },
+    Abandon { owed: Owed<blob_op::Abandon>, key: BlobKey },
 }
 
 impl BlobExecutor {
@@ -56,37 +58,59 @@ impl BlobExecutor {
     ) -> Self {
         let complete = Complete::new(complete);
         let lane = |_| {
-            let (store, complete) = (Arc::clone(&store), complete.clone());
-            Threads::start("blobs", unbounded(), [move |work| Lane::new(&store, complete).run(&work)])
+            let store = Arc::clone(&store);
+            Threads::owing("blobs", [move |work| Lane::new(&store).run(&work)])
         };
         let lanes = (0..config.blob_threads.max(1)).map(lane).collect();
         let reads = std::iter::repeat_n(Arc::clone(&store), config.read_threads.max(1));
         Self { reads: Threads::jobs("read blobs", reads), lanes, complete }
     }
 
-    /// Starts a command and returns; its answer goes to `complete`.
-    ///
-    /// # Panics
-    /// If a thread has panicked.
+    /// Starts a command and returns; its answer goes to `complete`. If its thread panics, the answer
+    /// is a fault with the cause `Failed`.
     pub fn execute(&self, command: BlobCommand) {
+        let complete = &self.complete;
         let (key, work) = match command {
             BlobCommand::Stat { ticket, keys } => {
-                return self.reads.run(&self.complete, move |store| {
-                    ticket.complete(keys.into_iter().map(|key| store.stat(key)).collect())
-                });
+                let owed = Owed::new(complete, ticket, StorageAction::Read, "blobs");
+                let stat =
+                    move |store: &mut Arc<BlobStore>| keys.into_iter().map(|key| store.stat(key)).collect();
+                return self.reads.run(owed, stat);
             }
             BlobCommand::Read { ticket, key, offset, bytes_max } => {
-                return self
-                    .reads
-                    .run(&self.complete, move |store| ticket.complete(store.read(key, offset, bytes_max)));
+                let owed = Owed::new(complete, ticket, StorageAction::Read, name(key));
+                return self.reads.run(owed, move |store| store.read(key, offset, bytes_max));
             }
-            BlobCommand::Put { ticket, key, bytes } => (key, Store::Put { ticket, key, bytes }),
+            BlobCommand::Put { ticket, key, bytes } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Write, name(key));
+                (key, Store::Put { owed, key, bytes })
+            }
+            BlobCommand::List { ticket, after, count_max } => {
+                let owed = Owed::new(complete, ticket, StorageAction::List, "blobs");
+                return self.reads.run(owed, move |store| store.page(after, count_max));
+            }
+            BlobCommand::Remove { ticket, keys, untouched_ms } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Remove, "blobs");
+                return self.reads.run(owed, move |store| store.remove(&keys, untouched_ms));
+            }
+            BlobCommand::Verify { ticket, key } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Read, name(key));
+                return self.reads.run(owed, move |store| store.check(key));
+            }
+            BlobCommand::Abandon { ticket, key } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Remove, name(key));
+                (key, Store::Abandon { owed, key })
+            }
             BlobCommand::Write { ticket, key, offset, bytes } => {
-                (key, Store::Write { ticket, key, offset, bytes })
+                let owed = Owed::new(complete, ticket, StorageAction::Write, name(key));
+                (key, Store::Write { owed, key, offset, bytes })
             }
-            BlobCommand::Commit { ticket, key, total } => (key, Store::Commit { ticket, key, total }),
+            BlobCommand::Commit { ticket, key, total } => {
+                let owed = Owed::new(complete, ticket, StorageAction::Sync, name(key));
+                (key, Store::Commit { owed, key, total })
+            }
         };
-        self.lanes[usize::from(fan_of(key)) % self.lanes.len()].send(work);
+        self.lanes[usize::from(fan_of(key)) % self.lanes.len()].hand(work);
     }
 
     /// Finishes and answers what was started, and joins the threads. Dropping does the same.
@@ -98,7 +122,6 @@ impl BlobExecutor {
 /// One thread's share of the keys.
 struct Lane<'a> {
     store: &'a BlobStore,
-    complete: Complete<Completion<BlobOutcome>>,
     uploads: BTreeMap<BlobKey, Resting<'a>>,
     /// Counts the pieces written, to tell which upload rested longest.
     pieces: u64,
@@ -113,15 +136,15 @@ struct Resting<'a> {
 }
 
 enum Waiting {
-    Put(Ticket<blob_op::Put>),
-    Commit(Ticket<blob_op::Commit>),
+    Put(Owed<blob_op::Put>),
+    Commit(Owed<blob_op::Commit>),
 }
 
 impl<'a> Lane<'a> {
-    fn new(store: &'a BlobStore, complete: Complete<Completion<BlobOutcome>>) -> Self {
+    fn new(store: &'a BlobStore) -> Self {
         // The lanes overlap with one another, so that none needs threads of its own for its syncs.
         let group = StoreGroup::new(store, 0);
-        Self { store, complete, uploads: BTreeMap::new(), pieces: 0, group, waiting: Vec::new() }
+        Self { store, uploads: BTreeMap::new(), pieces: 0, group, waiting: Vec::new() }
     }
 
     fn run(mut self, work: &Receiver<Store>) {
@@ -138,23 +161,27 @@ impl<'a> Lane<'a> {
 
     fn start(&mut self, work: Store) {
         match work {
-            Store::Put { ticket, key, bytes } => {
+            Store::Put { owed, key, bytes } => {
                 self.in_order(key);
                 match self.group.add_keyed(key, &bytes) {
-                    Ok(Stored::Stored) => self.waiting.push((key, Waiting::Put(ticket))),
-                    now @ (Ok(Stored::Mismatch) | Err(_)) => self.answer(ticket.complete(now)),
+                    Ok(Stored::Stored) => self.waiting.push((key, Waiting::Put(owed))),
+                    now @ (Ok(Stored::Mismatch) | Err(_)) => owed.give(now),
                 }
             }
-            Store::Write { ticket, key, offset, bytes } => {
+            Store::Write { owed, key, offset, bytes } => {
                 self.in_order(key);
-                let written = self.write(key, offset, &bytes);
-                self.answer(ticket.complete(written));
+                owed.give(self.write(key, offset, &bytes));
             }
-            Store::Commit { ticket, key, total } => {
+            Store::Abandon { owed, key } => {
+                self.in_order(key);
+                self.uploads.remove(&key);
+                owed.give(Ok(()));
+            }
+            Store::Commit { owed, key, total } => {
                 self.in_order(key);
                 match self.commit(key, total) {
-                    Ok(Stored::Stored) => self.waiting.push((key, Waiting::Commit(ticket))),
-                    now @ (Ok(Stored::Mismatch) | Err(_)) => self.answer(ticket.complete(now)),
+                    Ok(Stored::Stored) => self.waiting.push((key, Waiting::Commit(owed))),
+                    now @ (Ok(Stored::Mismatch) | Err(_)) => owed.give(now),
                 }
             }
         }
@@ -216,15 +243,11 @@ impl<'a> Lane<'a> {
         let committed = std::mem::replace(&mut self.group, StoreGroup::new(self.store, 0)).commit();
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             let stored = committed.clone().map(|()| Stored::Stored);
-            self.answer(match waiting {
-                Waiting::Put(ticket) => ticket.complete(stored),
-                Waiting::Commit(ticket) => ticket.complete(stored),
-            });
+            match waiting {
+                Waiting::Put(owed) => owed.give(stored),
+                Waiting::Commit(owed) => owed.give(stored),
+            }
         }
-    }
-
-    fn answer(&self, completion: Completion<BlobOutcome>) {
-        self.complete.call(completion);
     }
 }
 

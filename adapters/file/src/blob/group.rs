@@ -141,9 +141,10 @@ impl<'a> StoreGroup<'a> {
     }
 
     /// Whether the blob is in the group or the store. One of another length was damaged later and
-    /// does not count, so that storing it again repairs it.
+    /// does not count, so that storing it again repairs it. One that is there counts as stored now: it
+    /// is not collected before whoever stores it had time to name it.
     fn holds(&self, key: BlobKey, bytes: u64) -> Result<bool, StorageFault> {
-        Ok(self.pending.contains_key(&key) || self.store.stat(key)? == Some(bytes))
+        Ok(self.pending.contains_key(&key) || self.store.touch(key, bytes)?)
     }
 }
 

@@ -2,9 +2,15 @@
 
 mod executor;
 mod group;
+mod keep;
 mod store;
 mod upload;
 
 pub use executor::BlobExecutor;
 pub use group::{StoreError, StoreGroup};
 pub use store::{BlobStore, StoredBlob};
+
+/// Where a blob is, below a store's folder.
+pub(crate) fn blob_path(key: strandline_core::record::BlobKey) -> String {
+    store::name(key)
+}

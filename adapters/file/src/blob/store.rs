@@ -56,6 +56,8 @@ pub struct BlobStore {
     /// The fan-out folders whose entries are durable, by the first byte of the keys in them.
     durable: Mutex<BTreeSet<u8>>,
     temporaries: AtomicU64,
+    /// Held while a blob is found to be there and kept, or removed.
+    keeping: Mutex<()>,
     _lock: Lock,
 }
 
@@ -87,7 +89,14 @@ impl BlobStore {
         let names = root.names().or_fault(StorageAction::List, &name, None)?;
         let durable =
             Mutex::new(names.iter().filter_map(|name| unhex::<1>(name)).map(|[byte]| byte).collect());
-        Ok(Self { root, uploads, durable, temporaries: AtomicU64::new(0), _lock: lock })
+        Ok(Self {
+            root,
+            uploads,
+            durable,
+            temporaries: AtomicU64::new(0),
+            keeping: Mutex::new(()),
+            _lock: lock,
+        })
     }
 
     /// The length of a blob; `None` if it is not stored.
@@ -162,7 +171,12 @@ impl BlobStore {
     /// # Errors
     /// An item is an error for what the system reports; the keys after it go on.
     pub fn keys(&self) -> impl Iterator<Item = Result<BlobKey, StorageFault>> + '_ {
-        (0..FANS).flat_map(|fan| match self.fan_keys(fan) {
+        self.keys_of(0)
+    }
+
+    /// The keys of the blobs in this and later folders.
+    pub(super) fn keys_of(&self, first: u8) -> impl Iterator<Item = Result<BlobKey, StorageFault>> + '_ {
+        (first..FANS).flat_map(|fan| match self.fan_keys(fan) {
             Ok(keys) => keys.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(fault) => vec![Err(fault)],
         })
@@ -227,7 +241,15 @@ impl BlobStore {
         Ok((fan.into_file(), name))
     }
 
-    fn fan(&self, key: BlobKey) -> Result<Option<Folder>, StorageFault> {
+    pub(super) fn keeping(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.keeping.lock().expect("no holder panics")
+    }
+
+    pub(super) const fn root(&self) -> &Folder {
+        &self.root
+    }
+
+    pub(super) fn fan(&self, key: BlobKey) -> Result<Option<Folder>, StorageFault> {
         match self.root.existing(&fan_name(fan_of(key))) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             other => other.map(Some).or_fault(StorageAction::Read, &name(key), None),

@@ -2,10 +2,11 @@
 
 use super::reply::Reply;
 use crate::StoreError;
+use std::sync::{Arc, OnceLock};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Accepted, Done, LinkRefused, MembersChange, MutationError, RequestError,
+    Accepted, Collect, Done, LinkRefused, MembersChange, MutationError, RequestError, Scrub,
 };
 use strandline_core::record::Version;
 
@@ -26,6 +27,12 @@ pub(crate) enum Request {
     Compact { upto: Option<Version> },
     /// Change who counts for compaction.
     Members(MembersChange),
+    /// Collect the blobs that nothing needs.
+    Collect(Collect),
+    /// Look for damage in the blobs that keys name.
+    Scrub(Scrub),
+    /// Take the right to write the log.
+    Fence { epoch: u64 },
 }
 
 /// Why a node could not take a call; it did nothing.
@@ -44,7 +51,7 @@ pub enum Unavailable {
     Closed,
 }
 
-/// How a submission ended that did not become durable. An outcome, not a family of its own: it says
+/// How a submission ended that did not become durable. An ending, not a family of its own: it says
 /// which of the families answered.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WriteError {
@@ -88,7 +95,24 @@ pub type Written = Result<Vec<Accepted>, WriteError>;
 pub(crate) type SubmitReply = Reply<Written>;
 pub(crate) type RequestReply = Reply<Result<Done, Unavailable>>;
 pub(crate) type LinkReply = Reply<Result<LinkId, LinkRefused>>;
-pub(crate) type CloseReply = Reply<Result<(), StorageFault>>;
+/// `None` if the owner has ended: then its [`Ending`] tells.
+pub(crate) type CloseReply = Reply<Option<Result<(), StorageFault>>>;
+
+/// How an owner ended, once it has ended in order.
+pub(crate) type Ending = Arc<OnceLock<Result<(), StorageFault>>>;
+
+/// Owes `call` how the node ended, also where the owner has ended before it is asked.
+pub(crate) fn close_reply(
+    call: impl FnOnce(Result<(), StorageFault>) + Send + 'static,
+    ending: &Ending,
+) -> CloseReply {
+    let ending = Arc::clone(ending);
+    let call = move |ended: Option<_>| {
+        let ended = ended.or_else(|| ending.get().cloned());
+        call(ended.unwrap_or_else(|| Err(owner_lost())));
+    };
+    Reply::new(call, || None)
+}
 
 /// The fault of an owner that ended without answering, as when its thread panicked.
 pub(crate) fn owner_lost() -> StorageFault {

@@ -1,20 +1,24 @@
 //! The handle of a node: calls from any thread, answered by callbacks, so that blocking and
 //! asynchronous programs share it.
 
-use super::api::{Request, RequestFailed, Unavailable, WaitPolicy, WriteError, Written};
+use super::api::{Ending, Request, RequestFailed, Unavailable, WaitPolicy, WriteError, Written, close_reply};
 use super::links::LinkSink;
 use super::owner::{Input, Read};
-use super::reply::{Reply, Waiting};
+use super::reply::{Permit, Reply, Waiting};
+use super::subscription::{Opened, PageCall};
 use super::waiters::Submission;
 use crate::BlobStore;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Compacted, Done, Event, LinkRefused, LinkRole, MembersChange, Mutation, MutationError,
+    Collect, Collected, Compacted, Cursor, Done, Event, Fenced, LinkRefused, LinkRole, MembersChange,
+    Mutation, MutationError, Scrub, Scrubbed,
 };
+use strandline_core::lifecycle::authority::EpochSource;
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::Version;
 use strandline_core::wire::handshake::Authenticated;
@@ -28,11 +32,19 @@ pub struct NodeHandle {
     inputs: Sender<Input<Replica>>,
     waiting: Waiting,
     blobs: Arc<BlobStore>,
+    directory: Arc<Path>,
+    ending: Ending,
 }
 
 impl NodeHandle {
-    pub(crate) fn new(inputs: Sender<Input<Replica>>, waiting: Waiting, blobs: Arc<BlobStore>) -> Self {
-        Self { inputs, waiting, blobs }
+    pub(crate) fn new(
+        inputs: Sender<Input<Replica>>,
+        waiting: Waiting,
+        blobs: Arc<BlobStore>,
+        directory: Arc<Path>,
+        ending: Ending,
+    ) -> Self {
+        Self { inputs, waiting, blobs, directory, ending }
     }
 
     /// Submits mutations as one unit, all or nothing. `reply` comes only when all of them are
@@ -78,7 +90,9 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Compacted(compacted)) => Ok(compacted),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(Done::Members) => panic!("a compaction was answered as a change of members"),
+                Ok(other @ (Done::Members | Done::Collected(_) | Done::Scrubbed(_) | Done::Fenced(_))) => {
+                    panic!("a compaction was answered by {other:?}")
+                }
                 Err(unavailable) => Err(unavailable.into()),
             });
         });
@@ -94,10 +108,78 @@ impl NodeHandle {
             reply(match done {
                 Ok(Done::Members) => Ok(()),
                 Ok(Done::Refused(error)) => Err(error.into()),
-                Ok(Done::Compacted(_)) => panic!("a change of members was answered as a compaction"),
+                Ok(
+                    other @ (Done::Compacted(_) | Done::Collected(_) | Done::Scrubbed(_) | Done::Fenced(_)),
+                ) => {
+                    panic!("a change of members was answered by {other:?}")
+                }
                 Err(unavailable) => Err(unavailable.into()),
             });
         });
+    }
+
+    /// Collects the blobs that nothing needs, or says which they are. The store must belong to this
+    /// node alone. `reply` comes when it has ended.
+    pub fn collect(
+        &self,
+        collect: Collect,
+        reply: impl FnOnce(Result<Collected, RequestFailed>) + Send + 'static,
+    ) {
+        self.request(Request::Collect(collect), move |done| {
+            reply(match done {
+                Ok(Done::Collected(collected)) => Ok(collected),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Scrubbed(_) | Done::Fenced(_))) => {
+                    panic!("a collection was answered by {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// Looks for damage in the blobs that keys name; what is damaged or missing is fetched from a peer
+    /// that has it. `reply` comes when all were looked at.
+    pub fn scrub(&self, scrub: Scrub, reply: impl FnOnce(Result<Scrubbed, RequestFailed>) + Send + 'static) {
+        self.request(Request::Scrub(scrub), move |done| {
+            reply(match done {
+                Ok(Done::Scrubbed(scrubbed)) => Ok(scrubbed),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Collected(_) | Done::Fenced(_))) => {
+                    panic!("a scrub was answered by {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// Takes the right to write the log, in an epoch above all that are known. `reply` comes when the
+    /// epoch has begun, durably; until then writes are refused.
+    pub fn fence(&self, epoch: u64, reply: impl FnOnce(Result<Fenced, RequestFailed>) + Send + 'static) {
+        self.request(Request::Fence { epoch }, move |done| {
+            reply(match done {
+                Ok(Done::Fenced(fenced)) => Ok(fenced),
+                Ok(Done::Refused(error)) => Err(error.into()),
+                Ok(other @ (Done::Members | Done::Compacted(_) | Done::Collected(_) | Done::Scrubbed(_))) => {
+                    panic!("a move of the authority was answered by {other:?}")
+                }
+                Err(unavailable) => Err(unavailable.into()),
+            });
+        });
+    }
+
+    /// As [`NodeHandle::fence`], with the epoch that `source` gives, such as a lease's fence token.
+    /// Whether there was one: `reply` is not called without.
+    ///
+    /// # Errors
+    /// The source cannot be asked; nothing was done.
+    pub fn fence_from<S: EpochSource>(
+        &self,
+        source: &mut S,
+        reply: impl FnOnce(Result<Fenced, RequestFailed>) + Send + 'static,
+    ) -> Result<bool, S::Error> {
+        let Some(epoch) = source.epoch()? else { return Ok(false) };
+        self.fence(epoch, reply);
+        Ok(true)
     }
 
     /// Takes up a link with an authenticated peer. Its frames go to `sink`.
@@ -134,22 +216,47 @@ impl NodeHandle {
         &self,
         call: impl FnMut(&Event) -> ControlFlow<()> + Send + 'static,
     ) -> Result<(), Unavailable> {
-        let permit = self.waiting.take(1).map_err(|under_way| self.busy(under_way))?;
+        let permit = self.permit()?;
         self.send(Input::Subscribe { call: Box::new(call), permit });
         Ok(())
     }
 
     /// Closes the node: what was submitted becomes durable, later submissions are refused, the
     /// journal is sealed, the directory is released. `reply` comes after all that, with the fault
-    /// if the journal had stopped. On a closed node it comes at once.
+    /// if the journal had stopped. On a closed node it comes at once, as its first close was
+    /// answered; if its thread was lost, it is a fault.
     pub fn close(&self, reply: impl FnOnce(Result<(), StorageFault>) + Send + 'static) {
-        self.send(Input::Close(Reply::new(reply, || Ok(()))));
+        self.send(Input::Close(close_reply(reply, &self.ending)));
+    }
+
+    /// The log's directory, as it was named when it was opened.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The blob store.
     #[must_use]
     pub fn blobs(&self) -> &Arc<BlobStore> {
         &self.blobs
+    }
+
+    pub(super) fn permit(&self) -> Result<Permit, Unavailable> {
+        self.waiting.take(1).map_err(|under_way| self.busy(under_way))
+    }
+
+    pub(super) fn open_subscription(
+        &self,
+        cursor: Cursor,
+        call: PageCall,
+        permit: Permit,
+        reply: Reply<Opened>,
+    ) {
+        self.send(Input::OpenSubscription { cursor, call, permit, reply });
+    }
+
+    pub(super) fn inputs(&self) -> Sender<Input<Replica>> {
+        self.inputs.clone()
     }
 
     fn request(&self, request: Request, reply: impl FnOnce(Result<Done, Unavailable>) + Send + 'static) {
@@ -187,6 +294,7 @@ impl std::fmt::Debug for NodeHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::api::owner_lost;
     use std::sync::mpsc::channel;
     use strandline_core::lifecycle::api::Change;
     use strandline_core::record::Key;
@@ -196,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let (inputs, owner) = channel();
         let blobs = Arc::new(BlobStore::open(folder.path().join("blobs"))?);
-        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs);
+        let handle = NodeHandle::new(inputs, Waiting::new(1), blobs, folder.path().into(), Ending::default());
         let (answer, answers) = channel();
         for _ in 0..2 {
             let tx = answer.clone();
@@ -219,6 +327,27 @@ mod tests {
         let seen = Arc::clone(&closed);
         handle.read(move |replica| seen.store(replica.is_err(), std::sync::atomic::Ordering::Relaxed));
         assert!(closed.load(std::sync::atomic::Ordering::Relaxed), "the read is told");
+        Ok(())
+    }
+
+    #[test]
+    fn a_close_after_the_end_says_how_it_was() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let blobs = Arc::new(BlobStore::open(folder.path().join("blobs"))?);
+        let (inputs, owner) = channel();
+        let ending = Ending::default();
+        let handle =
+            NodeHandle::new(inputs, Waiting::new(1), blobs, folder.path().into(), Arc::clone(&ending));
+        let close = || {
+            let (tx, answer) = channel();
+            handle.close(move |ended| drop(tx.send(ended)));
+            answer.try_recv()
+        };
+        assert!(close().is_err(), "the owner has not answered");
+        drop(owner);
+        assert_eq!(close()?, Err(owner_lost()), "a lost owner has sealed and released nothing");
+        ending.set(Ok(())).map_err(|_| "set before")?;
+        assert_eq!(close()?, Ok(()));
         Ok(())
     }
 }

@@ -2,10 +2,11 @@
 //! through one channel, and what the root says goes out through one drain.
 
 use super::api::{
-    CloseReply, LinkReply, Request, RequestReply, Unavailable, WaitPolicy, WriteError, owner_lost,
+    CloseReply, Ending, LinkReply, Request, RequestReply, Unavailable, WaitPolicy, WriteError, owner_lost,
 };
 use super::links::{LinkSink, Links};
 use super::reply::{Permit, Reply};
+use super::subscription::{Opened, PageCall, Subscribers};
 use super::waiters::{Parked, Submission, Waiters};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use strandline_core::error::StorageFault;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{
-    Accepted, Event, Flow, LinkRefused, LinkRole, Mutation, MutationError, RequestId,
+    Accepted, Cursor, Event, Flow, LinkRefused, LinkRole, Mutation, MutationError, RequestId, SubscriptionId,
 };
 use strandline_core::lifecycle::command::{Command, ReplicaCompletion};
 use strandline_core::lifecycle::replica::Replica;
@@ -37,6 +38,8 @@ pub(crate) trait Root:
     fn received(&mut self, now: Now, link: LinkId, bytes: &[u8]) -> Flow;
     fn link_down(&mut self, now: Now, link: LinkId);
     fn request(&mut self, now: Now, request: Request) -> RequestId;
+    fn subscribe(&mut self, now: Now, cursor: Cursor) -> Opened;
+    fn subscription(&mut self, now: Now, input: SubscriptionInput);
     fn close(&mut self, now: Now);
 }
 
@@ -57,6 +60,19 @@ impl Root for Replica {
         match request {
             Request::Compact { upto } => self.handle_compact(now, upto),
             Request::Members(change) => self.handle_members(now, change),
+            Request::Collect(collect) => self.handle_collect(now, collect),
+            Request::Scrub(scrub) => self.handle_scrub(now, scrub),
+            Request::Fence { epoch } => self.handle_fence(now, epoch),
+        }
+    }
+    fn subscribe(&mut self, now: Now, cursor: Cursor) -> Opened {
+        self.handle_subscribe(now, cursor)
+    }
+    fn subscription(&mut self, now: Now, input: SubscriptionInput) {
+        match input {
+            SubscriptionInput::Want(id) => self.handle_page_wanted(now, id),
+            SubscriptionInput::Reset(id) => self.handle_reset(now, id),
+            SubscriptionInput::End(id) => self.handle_unsubscribe(now, id),
         }
     }
     fn close(&mut self, now: Now) {
@@ -80,8 +96,21 @@ pub(crate) enum Input<R> {
     LinkReady(LinkId),
     LinkDown(LinkId),
     Subscribe { call: EventCall, permit: Permit },
+    OpenSubscription { cursor: Cursor, call: PageCall, permit: Permit, reply: Reply<Opened> },
+    Subscription(SubscriptionInput),
     Close(CloseReply),
     Completed(ReplicaCompletion),
+}
+
+/// What someone who subscribed asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SubscriptionInput {
+    /// The next page.
+    Want(SubscriptionId),
+    /// The state, and what comes after it.
+    Reset(SubscriptionId),
+    /// Nothing more.
+    End(SubscriptionId),
 }
 
 /// A read that is told so if it is never done.
@@ -130,16 +159,20 @@ pub(crate) struct Owner<R, X> {
 }
 
 /// How an owner ended, for those who asked it to.
-pub(crate) struct Ended {
+pub(crate) struct Ended<R> {
     closing: Vec<CloseReply>,
     fault: Option<StorageFault>,
+    /// Open until the ending is set, so that nobody finds the owner gone before.
+    inputs: Receiver<Input<R>>,
 }
 
-impl Ended {
-    /// Tells everyone who called `close`.
-    pub(crate) fn answer(self) {
+impl<R> Ended<R> {
+    /// Tells everyone who called `close`, and those who will.
+    pub(crate) fn answer(self, ending: &Ending) {
+        let ended = ending.get_or_init(|| self.fault.map_or(Ok(()), Err));
+        drop(self.inputs);
         for reply in self.closing {
-            reply.give(self.fault.clone().map_or(Ok(()), Err));
+            reply.give(Some(ended.clone()));
         }
     }
 }
@@ -164,7 +197,7 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
     }
 
     /// Runs until the root has closed.
-    pub(crate) fn run(mut self) -> Ended {
+    pub(crate) fn run(mut self) -> Ended<R> {
         let mut buf = Vec::new();
         let mut now = self.clock.now();
         let mut next = drain(&mut self.root, &mut self.outside, &mut buf, OUTPUTS_PER_TURN_MAX);
@@ -179,7 +212,7 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
             }
         }
         self.outside.links.close_all();
-        Ended { closing: self.closing, fault: self.outside.fault }
+        Ended { closing: self.closing, fault: self.outside.fault, inputs: self.inputs }
     }
 
     /// The next input, or `None` when it is time for something else.
@@ -235,10 +268,20 @@ impl<R: Root, X: FnMut(Command)> Owner<R, X> {
                 self.root.link_down(now, link);
             }
             Input::Subscribe { call, permit } => self.outside.subscribers.push((call, permit)),
-            Input::Close(mut reply) => {
-                reply.when_lost(|| Err(owner_lost()));
-                self.closing.push(reply);
+            Input::OpenSubscription { cursor, call, permit, reply } => {
+                let opened = self.root.subscribe(now, cursor);
+                if let Ok((id, _)) = &opened {
+                    self.outside.pages.insert(*id, call, permit);
+                }
+                reply.give(opened);
             }
+            Input::Subscription(input) => {
+                self.root.subscription(now, input);
+                if let SubscriptionInput::End(id) = input {
+                    self.outside.pages.remove(id);
+                }
+            }
+            Input::Close(reply) => self.closing.push(reply),
             Input::Completed(completion) => self.root.handle_completion(now, completion),
         }
     }
@@ -290,6 +333,7 @@ struct Outside<X> {
     requests: BTreeMap<RequestId, RequestReply>,
     links: Links,
     subscribers: Vec<(EventCall, Permit)>,
+    pages: Subscribers,
     /// The write queue may have room, or will say for good that it has not.
     room: bool,
     fault: Option<StorageFault>,
@@ -304,6 +348,7 @@ impl<X> Outside<X> {
             requests: BTreeMap::new(),
             links: Links::default(),
             subscribers: Vec::new(),
+            pages: Subscribers::default(),
             room: false,
             fault: None,
             closed: false,
@@ -337,7 +382,13 @@ impl<R: Root, X: FnMut(Command)> Host<R> for Outside<X> {
                 }
             }
             Event::Closed => self.closed = true,
-            Event::Verdict { .. } | Event::Synced { .. } | Event::Installed { .. } => {}
+            Event::Page { subscription, page } => self.pages.page(subscription, page),
+            Event::Verdict { .. }
+            | Event::Synced { .. }
+            | Event::Installed { .. }
+            | Event::EpochStarted { .. }
+            | Event::MemberLapsed { .. }
+            | Event::Compacted { .. } => {}
         }
     }
 

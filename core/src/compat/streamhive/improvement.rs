@@ -22,13 +22,19 @@ pub enum Improvement {
     FailedOpenUntouched,
     /// (j14) A repair message followed by more JSON.
     TrailingDataNamed,
+    /// (d, j5, j8) Records, or a snapshot, of a history that our log, which reaches as far, does not hold.
+    ForeignHistory,
+    /// (j7) An acknowledgement of what is no record of our log.
+    ForeignAcknowledgement,
+    /// (j6) Records whose blob is not stored.
+    BlobsFirst,
     /// A stream of frames that ends right after a frame's magic or length, or inside a wrong magic.
     CutFrame,
 }
 
 impl Improvement {
     /// Every row, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::DamageNotTorn,
         Self::Unsendable,
         Self::EmptyFile,
@@ -36,6 +42,9 @@ impl Improvement {
         Self::ExplicitMembership,
         Self::FailedOpenUntouched,
         Self::TrailingDataNamed,
+        Self::ForeignHistory,
+        Self::ForeignAcknowledgement,
+        Self::BlobsFirst,
         Self::CutFrame,
     ];
 
@@ -50,6 +59,9 @@ impl Improvement {
             Self::ExplicitMembership => "explicit-membership",
             Self::FailedOpenUntouched => "failed-open-untouched",
             Self::TrailingDataNamed => "trailing-data-named",
+            Self::ForeignHistory => "foreign-history",
+            Self::ForeignAcknowledgement => "foreign-acknowledgement",
+            Self::BlobsFirst => "blobs-first",
             Self::CutFrame => "cut-frame",
         }
     }
@@ -65,6 +77,9 @@ impl Improvement {
             Self::ExplicitMembership => Some("j10"),
             Self::FailedOpenUntouched => Some("j11"),
             Self::TrailingDataNamed => Some("j14"),
+            Self::ForeignHistory => Some("d"),
+            Self::ForeignAcknowledgement => Some("j7"),
+            Self::BlobsFirst => Some("j6"),
             Self::CutFrame => None,
         }
     }
@@ -88,6 +103,13 @@ impl Improvement {
             Self::TrailingDataNamed => {
                 "another JSON value follows the message, and the decoder was called for one message type"
             }
+            Self::ForeignHistory => {
+                "a batch or snapshot ends at or below our tail, and our log does not hold what it says"
+            }
+            Self::ForeignAcknowledgement => {
+                "the acknowledged version lies above the floor and is no durable record of our log"
+            }
+            Self::BlobsFirst => "a record of the batch or snapshot names a blob that is not stored",
             Self::CutFrame => {
                 "the stream ends right after a frame's magic, right after its non-zero length, or inside a \
                  magic that is wrong already"
@@ -106,6 +128,13 @@ impl Improvement {
             Self::ExplicitMembership => "takes it for the explicit empty set: the compaction fence opens",
             Self::FailedOpenUntouched => "has cut the file before it fails",
             Self::TrailingDataNamed => "adds ErrRepairWatermarkMismatch, which it is not",
+            Self::ForeignHistory => {
+                "an order error, ErrSnapshotStale, or its own mark as if it had applied them"
+            }
+            Self::ForeignAcknowledgement => {
+                "accepts what is at or below its tail; else ErrRepairAcknowledgement or ErrWatermarkRegression"
+            }
+            Self::BlobsFirst => "applies the records before it, then ErrLifecycleBlobMissing",
             Self::CutFrame => "io.EOF, as at a clean end; io.ErrUnexpectedEOF whatever the magic",
         }
     }
@@ -123,6 +152,11 @@ impl Improvement {
             Self::ExplicitMembership => "refused: an empty set is written as an empty list, by a person",
             Self::FailedOpenUntouched => "the same error; a v1 file is never written in place",
             Self::TrailingDataNamed => "malformed, and nothing else",
+            Self::ForeignHistory => "diverged, on both sides; nothing is changed, nothing more is sent",
+            Self::ForeignAcknowledgement => "diverged as a first word, the peer's fault later; no mark moves",
+            Self::BlobsFirst => {
+                "nothing is applied before its blobs; they are asked for, and a verdict says so if they do not come"
+            }
             Self::CutFrame => "the error of a cut frame; a wrong magic as soon as it is",
         }
     }

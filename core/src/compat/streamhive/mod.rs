@@ -69,6 +69,7 @@ pub mod handshake;
 pub mod improvement;
 pub mod journal;
 pub mod membership;
+pub mod migrate;
 pub mod payload;
 pub mod peer;
 pub mod plan;

@@ -233,6 +233,9 @@ impl JournalLog {
 
     fn handled(&mut self, result: Result<Option<Lsn>, Halted>) {
         match result {
+            // After a fault elsewhere the journal is done as well: what is not said to be durable by then
+            // stays uncertain until recovery.
+            Ok(Some(_)) if self.halted => {}
             Ok(None) => {}
             Ok(Some(lsn)) => {
                 self.seal_at = Some(self.now.mono.after_ms(self.journal.limits().seal_ms));

@@ -362,9 +362,20 @@ impl Journal {
         self.live.map(|live| live.number)
     }
 
+    /// Where the durable bytes of the segment that grows end.
+    #[must_use]
+    pub fn end(&self) -> Option<Position> {
+        self.live.map(|live| Position { segment: live.number, offset: live.offset })
+    }
+
     /// A forced switch that has become durable, once. A new log's first segment counts as one.
     pub const fn take_switched(&mut self) -> Option<Switched> {
         self.switched.take()
+    }
+
+    /// As [`Journal::take_switched`], for whoever asked for the switch; `None` if `wanted` is not set.
+    pub const fn take_switched_if(&mut self, wanted: bool) -> Option<Switched> {
+        if wanted { self.switched.take() } else { None }
     }
 
     /// The first segment that must be kept for the entries above `floor` and for new ones.

@@ -1,9 +1,11 @@
 //! What the host is told, and how a replica stands.
 
-use super::{CloseReason, Done, LinkRole, PairVerdict, RequestId};
+use super::{
+    CloseReason, Compacted, Done, LinkRole, Page, PairVerdict, RequestId, SubscriptionId, SubscriptionStatus,
+};
 use crate::error::StorageFault;
 use crate::id::{Incarnation, LinkId, LogId, Lsn};
-use crate::record::Version;
+use crate::record::{AuthorityId, Version};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -69,6 +71,33 @@ pub enum Event {
         /// How many records.
         records: u64,
     },
+    /// An epoch of the authority begins: here, or at a peer with whose history ours agrees. Its entry
+    /// is durable.
+    EpochStarted {
+        /// The epoch.
+        epoch: u64,
+        /// Who writes in it.
+        authority: AuthorityId,
+        /// The last version before it.
+        previous_end: Version,
+    },
+    /// A member is too far behind: it holds compaction up no more, and must be reseeded before it
+    /// counts again.
+    MemberLapsed {
+        /// Who.
+        identity: String,
+        /// What it counted at.
+        acked: Version,
+        /// Bytes of journal above that.
+        lag_bytes: u64,
+        /// For how long it had not acknowledged what was there.
+        lag_ms: u64,
+    },
+    /// The journal was compacted by policy.
+    Compacted {
+        /// What that achieved.
+        compacted: Compacted,
+    },
     /// A request ended.
     Done {
         /// Which.
@@ -76,8 +105,25 @@ pub enum Event {
         /// How.
         done: Done,
     },
+    /// What a subscription asked for, or its end.
+    Page {
+        /// Which.
+        subscription: SubscriptionId,
+        /// What it is given.
+        page: Page,
+    },
     /// Everything submitted is durable, the journal is sealed: the host may end.
     Closed,
+}
+
+/// How far someone is behind our durable tail.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Lag {
+    /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
+    pub entries: Option<u64>,
+    /// For how long, in milliseconds, the first of them has been durable: at most a little less than
+    /// that, and no further back than this run of the replica. Absent if it lacks nothing of this run.
+    pub age_ms: Option<u64>,
 }
 
 /// How a link stands.
@@ -95,6 +141,10 @@ pub struct LinkStatus {
     pub state: &'static str,
     /// What the peer has acknowledged on this link.
     pub acked: Version,
+    /// How far that is behind our tail.
+    pub lag: Lag,
+    /// Where the peer said it stands, if it did: its durable tail.
+    pub peer_tail: Option<Version>,
     /// The latest verdict.
     pub verdict: Option<PairVerdict>,
 }
@@ -106,8 +156,20 @@ pub struct MemberStatus {
     pub identity: String,
     /// `joining`, `active` or `lapsed`.
     pub state: &'static str,
+    /// The life of its data that was seen last.
+    pub incarnation: Option<Incarnation>,
     /// What it has durably acknowledged.
     pub acked: Version,
+    /// Journal entries that it lacks; absent below the floor, where they are no longer counted.
+    pub lag_entries: Option<u64>,
+    /// Up to where it has the blobs as well.
+    pub complete: Version,
+    /// Where compaction counts it; absent if it holds compaction up at nothing.
+    pub counts_at: Option<Version>,
+    /// Bytes of journal above that.
+    pub lag_bytes: u64,
+    /// For how long it has not acknowledged what was there, in this run.
+    pub lag_ms: u64,
 }
 
 /// How a replica stands.
@@ -123,6 +185,8 @@ pub struct Status {
     pub namespaces: Vec<Vec<u8>>,
     /// The authority identity if this replica writes the log.
     pub authority: Option<String>,
+    /// The latest epoch that has begun, as far as is known here; zero for none.
+    pub epoch: u64,
     /// Why this replica, which wrote the log, must be fenced before it may go on.
     pub fenced: Option<String>,
     /// The last submitted version.
@@ -141,12 +205,22 @@ pub struct Status {
     pub present: u64,
     /// Tombstones kept.
     pub tombstones: u64,
+    /// Up to where every record that is the last of its key has its blob here.
+    pub complete: Version,
+    /// Records that wait for their blobs.
+    pub blobs_wanted: u64,
     /// Whether a membership was ever stored.
     pub members_configured: bool,
     /// The members.
     pub members: Vec<MemberStatus>,
+    /// The version up to which the journal may be compacted now, if it may at all.
+    pub compactable: Option<Version>,
+    /// Who or what keeps compaction from going on to the tail.
+    pub blocked_by: Option<String>,
     /// The links.
     pub links: Vec<LinkStatus>,
+    /// The subscriptions.
+    pub subscriptions: Vec<SubscriptionStatus>,
     /// Whether a snapshot is being installed.
     pub installing: bool,
     /// Whether the journal is being compacted.

@@ -43,6 +43,12 @@ pub struct Accepted {
 /// Why mutations were refused; none of them was submitted (family: caller).
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MutationError {
+    /// The blob is just being collected, since nothing named it: store it again, then try again.
+    #[error("blob {blob} is being collected: expected it to be stored anew before it is named")]
+    Collecting {
+        /// Which blob.
+        blob: BlobKey,
+    },
     /// Too much waits for the disk: try again after the next [`super::Event::Durable`].
     #[error("write queue is full: {queued_bytes} of {bytes_max} bytes wait for the disk")]
     Full {

@@ -24,27 +24,34 @@ pub enum PairReason {
     OtherHistory,
     /// A version between floor and tail that our log does not have.
     ForeignVersion,
-    /// Another life of the same name, holding less than it acknowledged.
+    /// Another life of the same name: it holds less than it acknowledged (wiped, or a copy put back),
+    /// or records that we lack.
     OtherIncarnation,
+    /// Records of an epoch that ended: another authority has begun a later one.
+    FencedEpoch,
     /// The peer takes no snapshot of this size.
     SnapshotTooLarge,
     /// The peer takes no blob of this size.
     BlobTooLarge,
     /// A blob that the peer needs is not stored here.
     BlobMissing,
+    /// The peer's acknowledgements bring repair no further.
+    NoProgress,
 }
 
 impl PairReason {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::BelowFloor,
         Self::AheadOfTail,
         Self::OtherHistory,
         Self::ForeignVersion,
         Self::OtherIncarnation,
+        Self::FencedEpoch,
         Self::SnapshotTooLarge,
         Self::BlobTooLarge,
         Self::BlobMissing,
+        Self::NoProgress,
     ];
 
     /// The word for it, on the wire and in metrics.
@@ -56,9 +63,11 @@ impl PairReason {
             Self::OtherHistory => "other-history",
             Self::ForeignVersion => "foreign-version",
             Self::OtherIncarnation => "other-incarnation",
+            Self::FencedEpoch => "fenced-epoch",
             Self::SnapshotTooLarge => "snapshot-too-large",
             Self::BlobTooLarge => "blob-too-large",
             Self::BlobMissing => "blob-missing",
+            Self::NoProgress => "no-progress",
         }
     }
 

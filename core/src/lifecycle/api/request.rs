@@ -1,7 +1,9 @@
 //! Requests whose answers come later: members and compaction.
 
+use super::{Collected, Scrubbed};
 use crate::error::{Classified, Family, StorageFault};
-use crate::record::Version;
+use crate::lifecycle::authority::FenceRefusal;
+use crate::record::{AuthorityId, Version};
 use alloc::string::String;
 
 /// Names one request whose answer comes as [`super::Event::Done`].
@@ -26,8 +28,25 @@ pub enum Done {
     Members,
     /// The journal was compacted.
     Compacted(Compacted),
+    /// Blobs that nothing needs were collected.
+    Collected(Collected),
+    /// The blobs were looked at.
+    Scrubbed(Scrubbed),
+    /// The log's authority is here, in a new epoch.
+    Fenced(Fenced),
     /// It could not be done; nothing changed.
     Refused(RequestError),
+}
+
+/// An epoch that was taken: its first entry is durable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Fenced {
+    /// The epoch.
+    pub epoch: u64,
+    /// Who writes in it: this replica.
+    pub authority: AuthorityId,
+    /// The last version before it.
+    pub previous_end: Version,
 }
 
 /// What a compaction achieved.
@@ -88,6 +107,25 @@ pub enum RequestError {
     Member {
         /// Who.
         member: String,
+        /// Why.
+        reason: String,
+    },
+    /// The epoch asked for is not above all that are known.
+    #[error(transparent)]
+    Fence(#[from] FenceRefusal),
+    /// A peer has records that this replica is still taking: the new epoch would part from them.
+    #[error("peer {peer} has records up to {theirs}, this replica up to {ours}: wait until it has them")]
+    PeerAhead {
+        /// Who.
+        peer: String,
+        /// Where it stands.
+        theirs: Version,
+        /// Where we stand.
+        ours: Version,
+    },
+    /// The entry that begins the epoch could not be appended.
+    #[error("{reason}")]
+    EpochStart {
         /// Why.
         reason: String,
     },

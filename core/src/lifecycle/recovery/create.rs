@@ -45,6 +45,7 @@ impl Recovery {
             floor: floor_bytes(Version::ZERO),
             floor_digest: [0; 32],
             opaque: Opaque {
+                wanting: false,
                 chained: true,
                 entered: false,
                 checkpoint_records: 0,

@@ -2,7 +2,10 @@
 
 mod create;
 mod load;
+mod reseed;
 mod tail;
+
+pub use reseed::Reseeded;
 
 use crate::error::{Classified, Family, StorageFault};
 use crate::id::{LinkId, LogId, Run};
@@ -22,6 +25,7 @@ use crate::lifecycle::opaque::Opaque;
 use crate::lifecycle::replica::Replica;
 use crate::lifecycle::shared::Shared;
 use crate::lifecycle::views::Views;
+use crate::lifecycle::wanted::Wanted;
 use crate::machine::{FrameInfo, Machine, Out, Pending};
 use crate::record::{AuthorityId, Version};
 use crate::seed::Seed;
@@ -137,6 +141,8 @@ struct Found {
     views: Views,
     history: History,
     checkpoint_records: u64,
+    /// Records that were appended without their blobs.
+    wanted: Wanted,
 }
 
 #[derive(Debug)]
@@ -203,6 +209,7 @@ impl Recovery {
                 Err(error) => Stage::Failed(error),
             };
         let found = Found {
+            wanted: Wanted::default(),
             listed: Vec::new(),
             current: None,
             opaque: None,
@@ -246,13 +253,19 @@ impl Recovery {
             checkpoint_records: found.checkpoint_records,
             removed,
         };
+        let mut wanted = found.wanted;
+        if opaque.wanting {
+            wanted.begin_look();
+        }
         let tail = found.history.tail();
         let (authority, fenced) = match &opaque.authority {
             None => (None, None),
-            Some(id) => match Authority::open(found.authority.as_deref(), id.clone(), tail) {
-                Ok(authority) => (Some(authority), None),
-                Err(refusal) => (None, Some(refusal.to_string())),
-            },
+            Some(id) => {
+                match Authority::open(found.authority.as_deref(), id.clone(), tail, found.history.epoch()) {
+                    Ok(authority) => (Some(authority), None),
+                    Err(refusal) => (None, Some(refusal.to_string())),
+                }
+            }
         };
         let shared = Shared::new(crate::lifecycle::shared::Parts {
             config,
@@ -266,6 +279,7 @@ impl Recovery {
             acked: found.acked,
             current,
             opaque,
+            wanted,
         });
         Ok((Replica::new(shared), report))
     }

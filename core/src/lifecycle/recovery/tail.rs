@@ -7,7 +7,9 @@ use crate::journal::command::{FileName, StorageCommand, StorageOutcome};
 use crate::journal::recovery::{JournalRecovery, Origin, RecoveryFault, RecoveryPurpose, RecoveryStep};
 use crate::journal::writer::JournalPurpose;
 use crate::lifecycle::api::Entry;
-use crate::lifecycle::entry::JournalEntry;
+use crate::lifecycle::entry::{ENTRY_RECORD_WANTED, JournalEntry};
+use crate::lifecycle::fencing::bare;
+use crate::record::State;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 
@@ -35,10 +37,19 @@ impl Recovery {
         outcome: StorageOutcome,
     ) -> Result<(), RecoveryError> {
         let Stage::Journal(journal) = &mut self.stage else { unreachable!("the journal is being read") };
-        let (views, history) = (&mut self.found.views, &mut self.found.history);
+        let super::Found { views, history, wanted, .. } = &mut self.found;
         let mut visit = |lsn, kind, bytes: &[u8]| -> Result<(), String> {
             match JournalEntry::parse(kind, bytes).map_err(|error| error.to_string())? {
-                JournalEntry::EpochStart(_) => {}
+                JournalEntry::EpochStart(start) => {
+                    // One that a checkpoint or a record told already stands for itself.
+                    if start.epoch > history.epoch() {
+                        if start.previous_end != history.tail() {
+                            let (found, tail) = (start.previous_end, history.tail());
+                            return Err(alloc::format!("expected an epoch after {tail}, found {found}"));
+                        }
+                        history.begin_epoch(bare(start.epoch, start.authority));
+                    }
+                }
                 JournalEntry::Record(view) => {
                     if view.version <= history.floor() {
                         return Ok(());
@@ -50,6 +61,12 @@ impl Recovery {
                     let record = view.to_record();
                     history.push(lsn, record.version, &record.authority, bytes);
                     let (state, version, authority) = (record.state, record.version, record.authority);
+                    wanted.settle(&record.key, version);
+                    if kind == ENTRY_RECORD_WANTED
+                        && let State::Present { blob } = state
+                    {
+                        wanted.want(record.key.clone(), version, blob);
+                    }
                     views.load(record.key, Entry { state, version, authority });
                 }
             }

@@ -1,11 +1,15 @@
 //! `strandline.*`: what Strandline replicas say to each other and to no one else.
 
+pub mod ack;
 pub mod blob_range;
+pub mod digest;
 pub mod position;
 pub mod snapshot;
 pub mod stop;
 
+pub use ack::Acknowledgement;
 pub use blob_range::{BlobRange, BlobRangeGet};
+pub use digest::{DigestAt, DigestGet};
 pub use position::{EpochMark, Mark, Position};
 pub use snapshot::{SnapshotChunk, SnapshotGet, SnapshotOffer};
 pub use stop::{Stop, StopVerdict};
@@ -24,6 +28,10 @@ use alloc::vec::Vec;
 pub enum OwnMessage {
     /// `strandline.position`: where a replica stands; the first frame of each side.
     Position(Position),
+    /// `strandline.digest.get`: asks for the digest of a history at a version.
+    DigestGet(DigestGet),
+    /// `strandline.digest`: the digest at a version, as an answer or as evidence.
+    Digest(DigestAt),
     /// `strandline.snapshot.offer`: a snapshot of this cut can be fetched.
     SnapshotOffer(SnapshotOffer),
     /// `strandline.snapshot.get`: asks for the pieces from an offset on.
@@ -41,6 +49,8 @@ pub enum OwnMessage {
     },
     /// `strandline.stop`: why repair stopped.
     Stop(Stop),
+    /// `strandline.ack`: what is applied and durable, and up to where with its blobs.
+    Ack(Acknowledgement),
 }
 
 impl OwnMessage {
@@ -49,6 +59,8 @@ impl OwnMessage {
     pub const fn message_type(&self) -> MessageType {
         match self {
             Self::Position(_) => MessageType::Position,
+            Self::DigestGet(_) => MessageType::DigestGet,
+            Self::Digest(_) => MessageType::Digest,
             Self::SnapshotOffer(_) => MessageType::SnapshotOffer,
             Self::SnapshotGet(_) => MessageType::SnapshotGet,
             Self::SnapshotChunk(_) => MessageType::SnapshotChunk,
@@ -56,6 +68,7 @@ impl OwnMessage {
             Self::BlobRange(_) => MessageType::BlobRange,
             Self::BlobAbsent { .. } => MessageType::BlobAbsent,
             Self::Stop(_) => MessageType::Stop,
+            Self::Ack(_) => MessageType::OwnAck,
         }
     }
 
@@ -70,6 +83,8 @@ impl OwnMessage {
         self.message_type().write_head(out);
         match self {
             Self::Position(position) => position.write(out),
+            Self::DigestGet(get) => get.write(out),
+            Self::Digest(at) => at.write(out),
             Self::SnapshotOffer(offer) => offer.write(out),
             Self::SnapshotGet(get) => get.write(out),
             Self::SnapshotChunk(chunk) => chunk.write(out),
@@ -77,6 +92,7 @@ impl OwnMessage {
             Self::BlobRange(range) => range.write(out),
             Self::BlobAbsent { key } => blob_range::write_key(key, out),
             Self::Stop(stop) => stop.write(out),
+            Self::Ack(ack) => ack.write(out),
         }
         out.push(b'}');
         let bytes = out.len() - start;
@@ -101,6 +117,8 @@ impl OwnMessage {
             MessageType::Position => {
                 Position::from_object(read(kind, payload)?, &limits.record).map(Self::Position)
             }
+            MessageType::DigestGet => Ok(Self::DigestGet(DigestGet::from_object(&read(kind, payload)?))),
+            MessageType::Digest => DigestAt::from_object(read(kind, payload)?).map(Self::Digest),
             MessageType::SnapshotOffer => {
                 SnapshotOffer::from_object(read(kind, payload)?).map(Self::SnapshotOffer)
             }
@@ -116,6 +134,7 @@ impl OwnMessage {
                 blob_range::absent_key(read(kind, payload)?).map(|key| Self::BlobAbsent { key })
             }
             MessageType::Stop => Stop::from_object(read(kind, payload)?).map(Self::Stop),
+            MessageType::OwnAck => Ok(Self::Ack(Acknowledgement::from_object(&read(kind, payload)?))),
             MessageType::Record
             | MessageType::Batch
             | MessageType::Snapshot
@@ -134,12 +153,15 @@ impl OwnMessage {
     fn check(&self) -> Result<(), OwnFault> {
         match self {
             Self::Position(position) => position.check(),
+            Self::DigestGet(get) => get.check(),
+            Self::Digest(at) => at.check(),
             Self::SnapshotOffer(offer) => offer.check(),
             Self::SnapshotGet(_) | Self::BlobAbsent { .. } => Ok(()),
             Self::SnapshotChunk(chunk) => chunk.check(),
             Self::BlobRangeGet(get) => get.check(),
             Self::BlobRange(range) => range.check(),
             Self::Stop(stop) => stop.check(),
+            Self::Ack(ack) => ack.check(),
         }
     }
 }
@@ -199,9 +221,13 @@ pub(crate) mod testing {
 
     /// The message of a payload.
     pub(crate) fn decode(payload: &str) -> Result<OwnMessage, WireError> {
-        let declared =
-            Capabilities::new([Capability::History, Capability::SnapshotChunks, Capability::BlobRanges])
-                .expect("no log, no incarnation");
+        let declared = Capabilities::new([
+            Capability::History,
+            Capability::SnapshotChunks,
+            Capability::BlobRanges,
+            Capability::BlobWait,
+        ])
+        .expect("no log, no incarnation");
         let message = decode_message(payload.as_bytes(), &WireLimits::default(), &declared)?;
         let Message::Own(message) = message else { panic!("not Strandline's own: {message:?}") };
         Ok(message)

@@ -1,8 +1,9 @@
 //! `strandline.stop`: why repair stopped, so that both sides can show it to a person.
 
 use super::{OwnFault, write_name};
+use crate::record::Version;
 use crate::wire::json_read::{Filled, json_object};
-use crate::wire::json_write::write_string;
+use crate::wire::json_write::{write_string, write_version};
 use crate::wire::limits::{STOP_DETAIL_BYTES_MAX, STOP_REASON_BYTES_MAX};
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -45,6 +46,8 @@ pub struct Stop {
     /// Its reason out of a closed set of the sender's: lower-case letters, digits and hyphens, 1 to 64
     /// bytes.
     pub reason: String,
+    /// The first version known to differ, if histories part. Left out of the message when absent.
+    pub at: Option<Version>,
     /// The evidence, for a person; at most 1,024 bytes. Left out of the message when empty.
     pub detail: String,
 }
@@ -65,6 +68,10 @@ impl Stop {
         write_string(self.verdict.name(), out);
         write_name("reason", out);
         write_string(&self.reason, out);
+        if let Some(at) = self.at.filter(|at| !at.is_zero()) {
+            write_name("at", out);
+            write_version(at, out);
+        }
         if !self.detail.is_empty() {
             write_name("detail", out);
             write_string(&self.detail, out);
@@ -77,6 +84,7 @@ impl Stop {
         Ok(Self {
             verdict: verdict.ok_or_else(|| OwnFault::Verdict { found: found.chars().take(32).collect() })?,
             reason: object.reason.into_owned(),
+            at: (!object.at.0.is_zero()).then_some(object.at.0),
             detail: object.detail.0.into_owned(),
         })
     }
@@ -94,6 +102,7 @@ json_object! {
         kind: Cow<'de, str> = always "type",
         verdict: Cow<'de, str> = always "verdict",
         reason: Cow<'de, str> = always "reason",
+        at: Filled<Version> = unless_empty "at",
         detail: Filled<Cow<'de, str>> = unless_empty "detail",
     }
 }
@@ -107,7 +116,7 @@ mod tests {
     use alloc::format;
 
     fn stop(verdict: StopVerdict, reason: &str, detail: &str) -> OwnMessage {
-        OwnMessage::Stop(Stop { verdict, reason: reason.into(), detail: detail.into() })
+        OwnMessage::Stop(Stop { verdict, reason: reason.into(), at: None, detail: detail.into() })
     }
 
     fn text(verdict: &str, reason: &str, detail: &str) -> String {
@@ -123,6 +132,16 @@ mod tests {
             );
         }
         both_ways(&stop(StopVerdict::Gap, "x", ""), &text("gap", "x", ""));
+    }
+
+    #[test]
+    fn where_histories_part() {
+        let at = Some(Version::new(1, 7));
+        let (reason, detail) = ("other-history".into(), String::new());
+        both_ways(
+            &OwnMessage::Stop(Stop { verdict: StopVerdict::Diverged, reason, at, detail }),
+            &text("diverged", "other-history", r#","at":{"epoch":1,"sequence":7}"#),
+        );
     }
 
     #[test]

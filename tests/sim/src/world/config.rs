@@ -27,6 +27,8 @@ pub(super) fn of(profile: &Profile, node: usize, shared: &mut Rng, rng: &mut Rng
     // Only the writer's journal may fill up: a follower has nobody to wait for.
     if node == 0 {
         config.journal.journal_bytes_max = profile.journal_bytes_max;
+        config.member_lag_bytes_max = profile.member_lag_bytes_max;
+        config.compact_after_entries = profile.compact_after_entries;
     }
     config.blob_requests_max = 1 + u32::try_from(shared.below(8)).expect("small");
     config.snapshot_requests_max = 1 + u32::try_from(shared.below(4)).expect("small");

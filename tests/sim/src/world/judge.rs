@@ -7,13 +7,10 @@ use crate::node::{Damage, Life};
 use std::collections::BTreeMap;
 use strandline_core::error::StorageCause;
 use strandline_core::id::{LinkId, hex};
-use strandline_core::lifecycle::api::{CloseReason, Done, Event, PairVerdict, Scan, Status};
+use strandline_core::lifecycle::api::{CloseReason, Done, Event, PairReason, PairVerdict, Scan, Status};
 use strandline_core::lifecycle::recovery::RecoveryError;
 use strandline_core::record::{State, Version};
 use strandline_core::verdict::Verdict;
-
-/// A replica took records of two histories: known, and told apart from what nothing explains.
-pub const MIXED: &str = "mixed";
 
 /// How many entries are remembered to judge damage by.
 const REMEMBERED: usize = 256;
@@ -37,10 +34,16 @@ impl World {
                 Event::Installed { .. } => self.installed(at)?,
                 Event::Halted { .. } => self.nodes[at].halted = true,
                 Event::Frames { .. } | Event::Synced { .. } => {}
+                Event::Page { subscription, page } => self.page(at, subscription, page)?,
                 Event::Resume { link } => {
                     self.nodes[at].paused.remove(&link);
                 }
-                Event::Verdict { verdict, .. } => self.verdict(at, &verdict)?,
+                Event::Verdict { identity, verdict, .. } => self.verdict(at, &identity, &verdict)?,
+                Event::EpochStarted { epoch, authority, .. } => {
+                    self.epoch_started(at, epoch, authority.as_str())?;
+                }
+                Event::MemberLapsed { .. } => self.count(Fault::LapsedMember),
+                Event::Compacted { compacted } => self.compacted(at, compacted.floor)?,
                 Event::CloseLink { link, reason } => self.closing(at, link, &reason)?,
                 Event::Done { done, .. } => self.done(at, &done)?,
                 Event::Closed => self.nodes[at].closed = true,
@@ -66,7 +69,12 @@ impl World {
         Ok(())
     }
 
-    fn verdict(&self, at: usize, verdict: &PairVerdict) -> Judged {
+    fn verdict(&self, at: usize, name: &str, verdict: &PairVerdict) -> Judged {
+        if let Verdict::Gap { reason: PairReason::OtherIncarnation, .. } = verdict
+            && !self.lossy.contains(name)
+        {
+            return Err(Violation::new("false loss", format!("{at}: {name} lost nothing: {verdict:?}")));
+        }
         if let Verdict::Diverged(divergence) = verdict
             && !self.forked
         {
@@ -95,23 +103,65 @@ impl World {
 
     fn done(&mut self, at: usize, done: &Done) -> Judged {
         match done {
-            Done::Members | Done::Refused(_) => Ok(()),
+            Done::Members | Done::Fenced(_) | Done::Refused(_) => Ok(()),
+            Done::Collected(_) => self.look(at),
+            Done::Scrubbed(found) => {
+                let bad: Vec<_> = found.blobs.iter().map(|bad| bad.blob).collect();
+                self.scrubbed(at, &bad);
+                self.look(at)
+            }
             Done::Compacted(compacted) => {
-                let status = self.status(at);
-                if status.floor != compacted.floor {
-                    let text =
-                        format!("{at} compacted to {}, and its floor is {}", compacted.floor, status.floor);
-                    return Err(Violation::new("floor", text));
-                }
                 // Who was active when it began still needs what it had not acknowledged then.
                 let needs = |(_, acked): &&(String, Version)| *acked < compacted.floor;
                 if let Some((name, acked)) = self.nodes[at].counted.iter().find(needs) {
                     let text = format!("{at} raised its floor to {}, {name} had {acked}", compacted.floor);
                     return Err(Violation::new("compacted too far", text));
                 }
-                self.floor(at, &status)
+                self.compacted(at, compacted.floor)
             }
         }
+    }
+
+    fn compacted(&mut self, at: usize, floor: Version) -> Judged {
+        let status = self.status(at);
+        if status.floor != floor {
+            let text = format!("{at} compacted to {floor}, and its floor is {}", status.floor);
+            return Err(Violation::new("floor", text));
+        }
+        self.floor(at, &status)
+    }
+
+    /// An epoch is durable at a node. One that begins anywhere while somebody holds records that its
+    /// writer does not is another history.
+    fn epoch_started(&mut self, at: usize, epoch: u64, authority: &str) -> Judged {
+        self.nodes[at].epoch = self.nodes[at].epoch.max(epoch);
+        if self.nodes[at].identity != authority {
+            return Ok(());
+        }
+        let name = self.epochs.entry(epoch).or_insert_with(|| authority.to_string());
+        if name != authority && !self.forked {
+            let text = format!("{authority} begins epoch {epoch}, {name} has begun it");
+            return Err(Violation::new("epoch twice", text));
+        }
+        // One that was being taken when its node ended may begin after a later one.
+        self.forked |= epoch < self.epoch;
+        self.epoch = self.epoch.max(epoch);
+        self.parts_from(at);
+        let node = &mut self.nodes[at];
+        node.writes = true;
+        node.submitted = node.submitted_or_claimed();
+        if node.pending.is_empty() {
+            node.latest.clone_from(&node.mirror);
+        }
+        Ok(())
+    }
+
+    /// Whoever holds what a new writer does not is another history from then on.
+    pub(super) fn parts_from(&mut self, at: usize) {
+        let base = self.nodes[at].submitted_or_claimed();
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
+        let mut held = others.flat_map(|(_, node)| [node.claim.digest, node.submitted_or_claimed()]);
+        self.forked |= held.any(|digest| self.tree.path(&digest, &base).is_none());
     }
 
     pub(super) fn status(&self, at: usize) -> Status {
@@ -152,6 +202,7 @@ impl World {
             node.claim.digest = status.tail_digest;
             node.claim.version = status.tail;
             node.claim.highest = node.claim.highest.max(status.tail);
+            node.epoch = status.epoch;
             return self.look(at);
         }
         self.observe(at)
@@ -166,10 +217,6 @@ impl World {
             return Ok(());
         }
         let Some(path) = self.tree.path(&claimed, &digest) else {
-            if self.forked {
-                // See "Two histories at once" in docs/FAULTS.md.
-                return Err(Violation::new(MIXED, format!("{at} mixes two histories at {}", status.tail)));
-            }
             let text = format!(
                 "{at} went from {} {} to {} {}, which does not follow",
                 self.nodes[at].claim.version,
@@ -185,6 +232,10 @@ impl World {
         let mut touched = BTreeMap::new();
         for digest in &path {
             let record = self.tree.get(digest).expect("on a path");
+            if record.version.epoch < node.epoch {
+                let text = format!("{at} knows of epoch {} and took {}", node.epoch, record.version);
+                return Err(Violation::new("fenced epoch", text));
+            }
             node.mirror.insert(record.key.clone(), (record.state, record.version));
             touched.insert(record.key.clone(), ());
         }
@@ -226,22 +277,10 @@ impl World {
         let expected = node.mirror.get(key).copied();
         let purged = matches!(expected, Some((State::Deleted, version)) if version <= floor);
         if found == expected || (purged && found.is_none()) {
-            return self.has_blob(at, found);
+            return self.has_blob(at, key, found);
         }
         let text = format!("{at} shows {key} as {found:?}, expected {expected:?}");
         Err(Violation::new("key space", text))
-    }
-
-    fn has_blob(&self, at: usize, found: Option<(State, Version)>) -> Judged {
-        if let Some((State::Present { blob }, version)) = found
-            && !self.nodes[at].host.blobs.holds(&blob)
-        {
-            return Err(Violation::new(
-                "blob",
-                format!("{at} shows {version} and has not its blob {blob:?}"),
-            ));
-        }
-        Ok(())
     }
 
     fn bounds(&self, at: usize, status: &Status) -> Judged {
@@ -251,6 +290,7 @@ impl World {
                 format!("{at}: floor {}, tail {}, submitted {}", status.floor, status.tail, status.submitted);
             return Err(Violation::new("order of watermarks", text));
         }
+        self.complete(at, status)?;
         let most = 24 + status.links.len() * (2 * node.config.blob_requests_max as usize + 16);
         if status.commands_outstanding > most {
             let found = status.commands_outstanding;
@@ -278,7 +318,7 @@ impl World {
                 let text = format!("a scan of {at} gives {key} as {found:?}, expected {expected:?}");
                 return Err(Violation::new("key space", text));
             }
-            self.has_blob(at, found)?;
+            self.has_blob(at, key, found)?;
         }
         self.floor(at, &status)
     }
@@ -348,6 +388,7 @@ impl World {
         node.claim.highest = node.claim.highest.max(status.tail);
         node.claim.durable.clear();
         node.floor = status.floor;
+        node.epoch = status.epoch;
         (node.made, node.regressed, node.halted, node.closed) = (true, false, false, false);
         node.damage.clear();
         if let Some(cut) = node.cut.take() {

@@ -1,11 +1,13 @@
 //! The world of one run: nodes, connections, time, the model, and the judgement after every step.
 
+mod blobs;
 mod config;
 mod judge;
 mod links;
 mod ops;
 mod people;
 mod quiesce;
+mod readers;
 mod turn;
 
 use crate::fault::Counts;
@@ -15,11 +17,11 @@ use crate::node::Node;
 use crate::plan::{Plan, Profile};
 use crate::rng::{Choose, Rng};
 use links::Conn;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use strandline_core::id::LinkId;
 
-pub use judge::MIXED;
 pub(crate) use links::authenticate;
+pub use readers::Reader;
 
 /// What must never happen, happened.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -57,6 +59,14 @@ pub struct World {
     hash: u64,
     /// Histories may have parted: someone wrote elsewhere, or went back in time.
     forked: bool,
+    /// The highest epoch that has begun.
+    epoch: u64,
+    /// Who began which.
+    epochs: BTreeMap<u64, String>,
+    /// The highest that a person asked for.
+    epoch_asked: u64,
+    /// Names of nodes that lost, or may have lost, what they had acknowledged.
+    lossy: BTreeSet<String>,
     trace: Option<Vec<String>>,
     buf: Vec<u8>,
 }
@@ -72,8 +82,6 @@ pub struct Outcome {
     pub counts: Counts,
     /// Records that were submitted.
     pub records: usize,
-    /// Two histories were mixed, which ended the run: see `docs/FAULTS.md`.
-    pub mixed: bool,
     /// What went wrong.
     pub violation: Option<Violation>,
     /// What happened, for people, if it was asked for.
@@ -107,6 +115,10 @@ impl World {
             steps: 0,
             hash: 0xCBF2_9CE4_8422_2325,
             forked: false,
+            epoch: 0,
+            epochs: BTreeMap::new(),
+            epoch_asked: 1,
+            lossy: BTreeSet::new(),
             trace: traced.then(Vec::new),
             buf: Vec::new(),
         }
@@ -149,8 +161,7 @@ impl World {
             hash: self.hash,
             counts,
             records: self.tree.len(),
-            mixed: violation.as_ref().is_some_and(|violation| violation.kind == MIXED),
-            violation: violation.filter(|violation| violation.kind != MIXED),
+            violation,
             trace: self.trace.unwrap_or_default(),
         }
     }

@@ -21,6 +21,8 @@ impl World {
         let at = match op.kind {
             Kind::Put | Kind::PutLarge | Kind::Delete | Kind::Batch | Kind::Conditional => self.writer(),
             Kind::Compact
+            | Kind::Collect
+            | Kind::Scrub
             | Kind::Members
             | Kind::Connect
             | Kind::Start
@@ -52,6 +54,8 @@ impl World {
                 self.mutate(at, &[mutation])
             }
             Kind::Compact => self.compact(at),
+            Kind::Collect => self.collect(at),
+            Kind::Scrub => self.scrub(at),
             Kind::Members => {
                 let names = ["b", "c", "d"];
                 let name = names[self.rng.index(names.len())].to_string();
@@ -76,7 +80,10 @@ impl World {
                 }
                 Ok(())
             }
-            Kind::Look => self.look(at),
+            Kind::Look => {
+                self.look(at)?;
+                self.read(at)
+            }
             Kind::Heal => {
                 self.nodes[at].host.armed = crate::effect::Armed::default();
                 Ok(())
@@ -124,6 +131,13 @@ impl World {
             Ok(accepted) => {
                 if !writes {
                     return Err(Violation::new("write", format!("{at} follows and took a mutation")));
+                }
+                // Somebody who has not heard of a later epoch writes on in an older one.
+                self.forked |= accepted[0].version.epoch < self.epoch;
+                if accepted[0].version.epoch < self.nodes[at].epoch {
+                    let text =
+                        format!("{at} knows of epoch {} and gave {:?}", self.nodes[at].epoch, accepted[0]);
+                    return Err(Violation::new("fenced epoch", text));
                 }
                 let last = accepted.len() - 1;
                 for (place, (accepted, mutation)) in accepted.iter().zip(mutations).enumerate() {
@@ -329,6 +343,7 @@ impl World {
                 self.nodes[at].host.armed.once.insert(fault);
                 Ok(())
             }
+            Fault::BlobRotten => self.rot(at),
             Fault::FullDisk => {
                 self.nodes[at].host.armed.full = true;
                 Ok(())
@@ -423,6 +438,7 @@ impl World {
                 self.lost_authority(at);
                 Ok(())
             }
+            Fault::MovedAuthority | Fault::WrongEpoch => self.fence(at, fault),
             Fault::UnsyncedLost
             | Fault::UnsyncedReordered
             | Fault::TornWrite
@@ -435,7 +451,8 @@ impl World {
             | Fault::Reorder
             | Fault::Split
             | Fault::CrashInRecovery
-            | Fault::RecoverInPlace => unreachable!("{fault:?} comes by itself"),
+            | Fault::RecoverInPlace
+            | Fault::LapsedMember => unreachable!("{fault:?} comes by itself"),
         }
     }
 
@@ -506,6 +523,8 @@ impl World {
             Name::File(_) | Name::Temporary(_) => None,
         };
         node.damage.push(Damage { fault, segment });
+        let identity = node.identity.clone();
+        self.lossy.insert(identity);
         self.count(fault);
         self.tell(|| {
             format!("{at}: {} in page {page} of {name:?} of log {}", fault.name(), hex(&LOG.0[..2]))

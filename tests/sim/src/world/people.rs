@@ -21,6 +21,7 @@ impl World {
         let node = &mut self.nodes[at];
         node.host.fs = backup.fs;
         node.host.blobs = backup.blobs;
+        node.rotten.extend(node.rotted.iter().copied());
         node.host.appended = backup.appended;
         self.regress(at);
         self.start(at)
@@ -58,6 +59,7 @@ impl World {
         let mut node = Node::new(name, writes, self.nodes[1].config.clone(), host);
         node.twin = true;
         self.nodes.push(node);
+        self.lossy.insert(name.to_string());
         self.count(fault);
         self.forked |= writes;
         self.start(self.nodes.len() - 1)
@@ -83,11 +85,32 @@ impl World {
         node.host.appended.clear();
         node.backup = None;
         node.made = false;
+        node.writes &= at == 0;
+        node.epoch = 0;
         self.regress(at);
         self.start(at)
     }
 
+    /// Moves the authority to a node, in an epoch that a person thinks is above all others; sometimes
+    /// it is not.
+    pub(super) fn fence(&mut self, at: usize, fault: Fault) -> Judged {
+        let now = self.nodes[at].now(self.time_ns);
+        let epoch = if fault == Fault::WrongEpoch { self.nodes[at].epoch } else { self.epoch_asked + 1 };
+        self.epoch_asked = self.epoch_asked.max(epoch);
+        if self.nodes[at].replica().is_none() {
+            return Ok(());
+        }
+        self.parts_from(at);
+        let replica = self.nodes[at].replica_mut().expect("it serves");
+        let request = replica.handle_fence(now, epoch);
+        self.count(fault);
+        self.step(12, at, request.0);
+        self.tell(|| format!("{at} is to write in epoch {epoch}"));
+        self.after(at)
+    }
+
     fn regress(&mut self, at: usize) {
+        self.lossy.insert(self.nodes[at].identity.clone());
         let node = &mut self.nodes[at];
         node.life = Life::Down;
         node.regressed = true;

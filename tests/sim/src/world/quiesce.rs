@@ -41,6 +41,7 @@ impl World {
             self.settle()?;
         }
         self.agreed()?;
+        self.mended()?;
         for at in 0..self.nodes.len() {
             self.look(at)?;
         }
@@ -80,7 +81,7 @@ impl World {
     }
 
     /// Lets everything happen that happens without waiting for more than a little time.
-    fn settle(&mut self) -> Judged {
+    pub(super) fn settle(&mut self) -> Judged {
         let mut quiet = 0;
         for _ in 0..TICKS_MAX {
             if self.tick_now()? {
@@ -152,7 +153,9 @@ impl World {
                 | PairReason::BelowFloor
                 | PairReason::AheadOfTail
                 | PairReason::OtherHistory
-                | PairReason::ForeignVersion => false,
+                | PairReason::ForeignVersion
+                | PairReason::FencedEpoch
+                | PairReason::NoProgress => false,
             },
         }
     }

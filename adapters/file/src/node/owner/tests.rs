@@ -2,7 +2,7 @@
 //! flight, and becomes durable when the test completes that append.
 
 use super::*;
-use crate::node::api::Written;
+use crate::node::api::{Written, close_reply};
 use crate::node::reply::Waiting;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use strandline_core::error::{StorageAction, StorageCause};
 use strandline_core::id::{Lsn, Run};
 use strandline_core::journal::command::{SegmentNumber, StorageCommand, StorageOutcome, op};
-use strandline_core::lifecycle::api::{Change, Done};
+use strandline_core::lifecycle::api::{Change, Done, SubscribeRefused};
 use strandline_core::lifecycle::command::Outcome;
 use strandline_core::machine::{FrameInfo, Out, Pending};
 use strandline_core::record::{Key, Version};
@@ -131,6 +131,10 @@ impl Root for Fake {
         self.out.event(Event::Done { request: RequestId(7), done: Done::Members });
         RequestId(7)
     }
+    fn subscribe(&mut self, _now: Now, _cursor: Cursor) -> Opened {
+        Err(SubscribeRefused::Closing)
+    }
+    fn subscription(&mut self, _now: Now, _input: SubscriptionInput) {}
     fn close(&mut self, _now: Now) {
         self.closing = true;
         self.close_when_durable();
@@ -142,6 +146,7 @@ struct Running {
     inputs: Sender<Input<Fake>>,
     commands: Receiver<Command>,
     thread: JoinHandle<()>,
+    ending: Ending,
 }
 
 impl Running {
@@ -149,11 +154,13 @@ impl Running {
         let (tx, rx) = channel();
         let (execute, commands) = channel();
         let inputs = tx.clone();
+        let ending = Ending::default();
+        let end = Ending::clone(&ending);
         let thread = std::thread::spawn(move || {
             let execute = |command| execute.send(command).expect("the test listens");
-            Owner::new(fake, (tx, rx), execute, Clock::start()).run().answer();
+            Owner::new(fake, (tx, rx), execute, Clock::start()).run().answer(&end);
         });
-        Self { inputs, commands, thread }
+        Self { inputs, commands, thread, ending }
     }
 
     fn submit_as(&self, mutations: usize, policy: WaitPolicy) -> Receiver<Written> {
@@ -196,7 +203,7 @@ impl Running {
 
     fn close(&self) -> Receiver<Result<(), StorageFault>> {
         let (tx, rx) = channel();
-        let reply = Reply::new(move |ended| drop(tx.send(ended)), || Ok(()));
+        let reply = close_reply(move |ended| drop(tx.send(ended)), &self.ending);
         drop(self.inputs.send(Input::Close(reply)));
         rx
     }
@@ -309,6 +316,7 @@ fn an_owner_that_is_lost_leaves_its_callers_uncertain() {
     let lost = Ok(Err(WriteError::Uncertain(owner_lost())));
     assert_eq!(fatal.recv(), lost, "the root panicked in the middle of it");
     assert_eq!(waiting.recv(), lost);
+    assert_eq!(node.close().recv(), Ok(Err(owner_lost())), "nobody sealed the journal");
     assert!(node.thread.join().is_err());
 }
 

@@ -1,0 +1,162 @@
+//! Hubs over a real server: two instances, a lost connection, a server that forgot everything.
+
+mod support;
+
+use futures::StreamExt as _;
+use std::time::Duration;
+use strandline_core::coverage::{From, HubConfig, HubTimes, Item, Outcome, Publish, Reason, TopicName};
+use strandline_core::id::Run;
+use strandline_hub::{Delivery, HandleOptions, HubHandle, Start, Subscription};
+use strandline_redis_hub::{HubNames, RedisBackend, RedisOptions};
+use support::Server;
+
+/// Long enough on any machine; nothing is asserted about time.
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+fn topic() -> TopicName {
+    TopicName::parse("orders").unwrap()
+}
+
+fn instance(server: &Server, number: u8) -> HubHandle {
+    let options = RedisOptions::new(HubNames::new("test").unwrap());
+    let backend = RedisBackend::new(&server.url(), &options).unwrap();
+    let times = HubTimes { heartbeat_ms: 500, resubscribe_ms: 50, settle_ms: 1_000, ..HubTimes::default() };
+    let config = HubConfig { times, ..HubConfig::broker() };
+    let (hub, driver) = HubHandle::new(config, HandleOptions::default(), backend, Run(1), [number; 32]);
+    tokio::spawn(driver.run(tokio::time::sleep));
+    hub
+}
+
+async fn next(stream: &mut Subscription) -> Item {
+    let Delivery { item, .. } =
+        tokio::time::timeout(GIVE_UP, stream.next()).await.expect("an item in time").expect("an open stream");
+    item
+}
+
+/// The payload of the next event, whatever notices stand before it.
+async fn event(stream: &mut Subscription) -> String {
+    loop {
+        if let Item::Event { entry, .. } = next(stream).await {
+            return String::from_utf8(entry.payload.to_vec()).unwrap();
+        }
+    }
+}
+
+async fn opened(hub: &HubHandle, start: Start<'_>) -> Subscription {
+    let mut stream = hub.subscribe(&[topic()], start).unwrap();
+    assert!(matches!(next(&mut stream).await, Item::Opened(_)));
+    stream
+}
+
+async fn publish(hub: &HubHandle, text: &str, token: Option<&str>) -> Outcome {
+    hub.publish(&topic(), Publish { token, ..Publish::new(text.as_bytes()) }).await.unwrap()
+}
+
+async fn refused(hub: &HubHandle, id: &str) -> Reason {
+    let mut stream = hub.subscribe(&[topic()], Start::after(id)).unwrap();
+    loop {
+        match next(&mut stream).await {
+            Item::SyncRequired { reason, .. } => return reason,
+            Item::Stale { .. } => {}
+            other => panic!("expected a refusal, found {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_instance_takes_another_gives() {
+    let server = Server::start();
+    let (a, b) = (instance(&server, 1), instance(&server, 2));
+    let mut stream = opened(&b, Start::now()).await;
+    assert!(matches!(publish(&a, "one", Some("k")).await, Outcome::Accepted(done) if !done.repeated));
+    assert!(matches!(publish(&a, "one", Some("k")).await, Outcome::Accepted(done) if done.repeated));
+    assert!(matches!(publish(&b, "two", None).await, Outcome::Accepted(_)));
+    assert_eq!((event(&mut stream).await, event(&mut stream).await), ("one".into(), "two".into()));
+
+    // An instance that heard nothing answers for a client that missed nothing.
+    let id = stream.id();
+    drop(stream);
+    let c = instance(&server, 3);
+    let mut stream = opened(&c, Start::after(&id)).await;
+    publish(&a, "three", None).await;
+    assert_eq!(event(&mut stream).await, "three");
+
+    // And not for one that missed something before it listened.
+    let d = instance(&server, 4);
+    assert_eq!(refused(&d, &id).await, Reason::StartsAfterCursor);
+    let mut stream = opened(&b, Start::after(&id)).await;
+    assert_eq!(event(&mut stream).await, "three", "who listened all the time has it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_connection_ends_coverage_and_is_told() {
+    let server = Server::start();
+    let (a, b) = (instance(&server, 1), instance(&server, 2));
+    let mut stream = opened(&b, Start::now()).await;
+    publish(&a, "one", None).await;
+    assert_eq!(event(&mut stream).await, "one");
+    let id = stream.id();
+    let killed: u64 =
+        redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).query(&mut server.connection()).unwrap();
+    assert!(killed > 0);
+    let told = loop {
+        match next(&mut stream).await {
+            Item::SyncRequired { reason, .. } => break reason,
+            Item::Stale { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told, Reason::Disconnected);
+    publish(&a, "two", None).await;
+    assert_eq!(event(&mut stream).await, "two", "and the stream goes on");
+    // Nothing was published while nobody listened, so the old cursor is still good.
+    drop(stream);
+    let mut stream = opened(&b, Start::after(&id)).await;
+    assert_eq!(event(&mut stream).await, "two");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgot_everything_is_another_space() {
+    let mut server = Server::start();
+    let a = instance(&server, 1);
+    let mut stream = opened(&a, Start::now()).await;
+    publish(&a, "one", None).await;
+    assert_eq!(event(&mut stream).await, "one");
+    let id = stream.id();
+    server.restart();
+    while !matches!(next(&mut stream).await, Item::SyncRequired { .. }) {}
+    assert_ne!(stream.id(), id, "the dead cursor is replaced");
+    while !matches!(publish(&a, "two", Some("again")).await, Outcome::Accepted(_)) {}
+    assert_eq!(event(&mut stream).await, "two");
+    assert_eq!(refused(&a, &id).await, Reason::OtherIncarnation);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_somebody_else_mints_nothing() {
+    let server = Server::start();
+    let a = instance(&server, 1);
+    let key = HubNames::new("test").unwrap().state(&topic());
+    let () = redis::cmd("SET").arg(&key).arg("rubbish").query(&mut server.connection()).unwrap();
+    assert_eq!(publish(&a, "one", None).await, Outcome::NoSequence);
+    let held: String = redis::cmd("GET").arg(&key).query(&mut server.connection()).unwrap();
+    assert_eq!(held, "rubbish");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_that_was_put_back_is_spent() {
+    let server = Server::start();
+    let a = instance(&server, 1);
+    let mut stream = opened(&a, Start { fresh: From::Earliest, ..Start::now() }).await;
+    for text in ["one", "two", "three"] {
+        publish(&a, text, None).await;
+        assert_eq!(event(&mut stream).await, text);
+    }
+    let id = stream.id();
+    let key = HubNames::new("test").unwrap().state(&topic());
+    let () = redis::cmd("HSET").arg(&key).arg(&["sequence", "1"]).query(&mut server.connection()).unwrap();
+    // The next script is told what was seen, and begins another space.
+    publish(&a, "four", None).await;
+    while !matches!(next(&mut stream).await, Item::SyncRequired { .. }) {}
+    assert_eq!(event(&mut stream).await, "four");
+    assert_eq!(refused(&a, &id).await, Reason::OtherIncarnation);
+}

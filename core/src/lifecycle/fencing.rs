@@ -1,0 +1,270 @@
+//! How the right to write a log moves: an epoch is taken here, or begins elsewhere and is heard of.
+
+use super::api::{Divergence, Done, Event, Fenced, PairReason, PairVerdict, RequestError, RequestId};
+use super::authority::Authority;
+use super::entry::{ENTRY_EPOCH_START, EpochStart};
+use super::opaque::Opaque;
+use super::session::Session;
+use super::shared::{Commit, Purpose, Shared};
+use super::sidecars::AUTHORITY;
+use crate::error::StorageFault;
+use crate::id::Lsn;
+use crate::journal::writer::AppendError;
+use crate::record::{AuthorityId, Version};
+use crate::verdict::Verdict;
+use crate::wire::own::{EpochMark, Position};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// An epoch that is being taken. Each step is durable before the next: a crash in between leaves the
+/// old authority, or completes the move at the next start.
+#[derive(Debug)]
+pub(super) struct Fencing {
+    request: RequestId,
+    authority: Authority,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    /// What was submitted before becomes durable.
+    Draining,
+    /// The authority's sidecar is being replaced.
+    Reserving,
+    /// `current` is being replaced, so that it names this replica as the writer.
+    Naming,
+    /// The entry that begins the epoch is on its way to the disk.
+    Starting,
+}
+
+/// The entry of an epoch that is submitted and not durable.
+#[derive(Clone, Debug)]
+pub(super) struct Beginning {
+    lsn: Lsn,
+    mark: EpochMark,
+    previous_end: Version,
+}
+
+/// An epoch without a record yet: its start is the version zero of it.
+pub(super) fn bare(epoch: u64, authority: AuthorityId) -> EpochMark {
+    EpochMark { epoch, start: Version::new(epoch, 0), authority }
+}
+
+impl Shared {
+    /// The latest epoch known here, submitted or durable, and who writes in it.
+    pub(super) fn latest_epoch(&self) -> Option<(u64, &AuthorityId)> {
+        self.submitted_epoch.as_ref().map(|(epoch, authority)| (*epoch, authority))
+    }
+
+    /// The number of that; zero for none.
+    pub(super) fn latest_epoch_number(&self) -> u64 {
+        self.latest_epoch().map_or(0, |(epoch, _)| epoch)
+    }
+
+    /// The highest epoch that is known of this log, here or at peers.
+    pub(super) fn known_epoch(&self) -> u64 {
+        let ours = self.authority.as_ref().map_or(0, Authority::epoch);
+        ours.max(self.latest_epoch_number()).max(self.peers_epoch)
+    }
+
+    /// Appends the entry that begins an epoch, behind everything submitted.
+    fn append_epoch_start(&mut self, epoch: u64, authority: &AuthorityId) -> Result<(), AppendError> {
+        let previous_end = self.submitted;
+        let mut bytes = Vec::new();
+        EpochStart { epoch, authority: authority.clone(), previous_end }.encode(&mut bytes);
+        let lsn = self.journal.append(ENTRY_EPOCH_START, &bytes)?;
+        self.submitted_epoch = Some((epoch, authority.clone()));
+        self.beginning = Some(Beginning { lsn, mark: bare(epoch, authority.clone()), previous_end });
+        Ok(())
+    }
+
+    /// An authority whose epoch has no beginning in the journal writes that first: a new log's, or one
+    /// that was being moved here when the process ended.
+    pub(super) fn begin(&mut self) {
+        let Some(authority) = &self.authority else { return };
+        let (epoch, id) = (authority.epoch(), authority.id().clone());
+        if epoch <= self.latest_epoch_number() {
+            return;
+        }
+        if let Err(error) = self.append_epoch_start(epoch, &id) {
+            self.authority = None;
+            self.fenced =
+                Some(alloc::format!("epoch {epoch} cannot begin, compact and fence again: {error}"));
+        }
+    }
+
+    /// Takes the right to write, in a new epoch.
+    pub(super) fn begin_fence(&mut self, request: RequestId, epoch: u64) -> Result<(), RequestError> {
+        if self.closing {
+            return Err(RequestError::Closing);
+        }
+        if let Some(fault) = &self.halted {
+            return Err(RequestError::Storage(fault.clone()));
+        }
+        let busy = [
+            (self.fencing.is_some() || self.beginning.is_some(), "a move of the authority"),
+            (self.compaction.is_some(), "a compaction"),
+            (self.install.is_some(), "the installation of a snapshot"),
+            (self.committing.is_some(), "a scrub that begins"),
+        ];
+        if let Some((_, what)) = busy.into_iter().find(|(busy, _)| *busy) {
+            return Err(RequestError::Busy { what });
+        }
+        let id = match &self.opaque.authority {
+            Some(id) => id.clone(),
+            None => self.config.record.authority(&self.current.identity).map_err(|error| {
+                let (member, reason) = (self.current.identity.clone(), error.to_string());
+                RequestError::Member { member, reason }
+            })?,
+        };
+        let authority = Authority::fence(id, epoch, self.known_epoch())?;
+        self.fencing = Some(Fencing { request, authority, stage: Stage::Draining });
+        Ok(())
+    }
+
+    /// Goes on with a move of the authority as far as it can.
+    pub(super) fn advance_fence(&mut self) {
+        let drained = self.journal.pending_entries() == 0
+            && !self.journal.in_flight()
+            && self.gated.is_empty()
+            && !self.saving_authority();
+        let Some(fencing) = &mut self.fencing else { return };
+        if fencing.stage != Stage::Draining || !drained || self.halted.is_some() {
+            return;
+        }
+        fencing.stage = Stage::Reserving;
+        let content = fencing.authority.initial_content();
+        self.authority = None;
+        self.fenced = Some("the authority is being moved here".to_string());
+        self.replace(Purpose::Fence, &AUTHORITY, &content);
+    }
+
+    /// The sidecar of the new epoch is stored. A failure is final: which one a recovery finds is
+    /// uncertain.
+    pub(super) fn on_fence_reserved(&mut self, result: Result<(), StorageFault>) -> Result<(), StorageFault> {
+        result?;
+        let Some(fencing) = &mut self.fencing else { return Ok(()) };
+        let id = fencing.authority.id().clone();
+        if self.opaque.authority.as_ref() == Some(&id) {
+            self.start_epoch();
+            return Ok(());
+        }
+        fencing.stage = Stage::Naming;
+        let opaque = Opaque { authority: Some(id), ..self.opaque.clone() };
+        let current = self.current.clone();
+        self.save_current(Commit::Authority, current, opaque);
+        Ok(())
+    }
+
+    /// `current` names this replica as the log's writer.
+    pub(super) fn named(&mut self) {
+        self.start_epoch();
+    }
+
+    fn start_epoch(&mut self) {
+        let Some(fencing) = &mut self.fencing else { return };
+        fencing.stage = Stage::Starting;
+        self.authority = Some(fencing.authority.clone());
+        self.fenced = None;
+        let request = fencing.request;
+        self.begin();
+        if let Some(reason) = self.fenced.clone() {
+            self.fencing = None;
+            let done = Done::Refused(RequestError::EpochStart { reason });
+            self.out.event(Event::Done { request, done });
+        }
+    }
+
+    /// The durable prefix grew: an epoch that begins in it is one now. Whether it does.
+    pub(super) fn epoch_begun(&mut self, upto: Lsn) -> bool {
+        let Some(Beginning { mark, previous_end, .. }) = self.beginning.take_if(|b| b.lsn <= upto) else {
+            return false;
+        };
+        if self.history.epoch() < mark.epoch {
+            self.history.begin_epoch(mark.clone());
+        }
+        let EpochMark { epoch, authority, .. } = mark;
+        self.out.event(Event::EpochStarted { epoch, authority: authority.clone(), previous_end });
+        if let Some(fencing) = self.fencing.take_if(|fencing| fencing.stage == Stage::Starting) {
+            let done = Done::Fenced(Fenced { epoch, authority, previous_end });
+            self.out.event(Event::Done { request: fencing.request, done });
+        }
+        true
+    }
+
+    /// Whoever asked for the move under way is told that a fault ended it.
+    pub(super) fn refuse_fencing(&mut self, fault: &StorageFault) {
+        if let Some(fencing) = self.fencing.take() {
+            let done = Done::Refused(RequestError::Storage(fault.clone()));
+            self.out.event(Event::Done { request: fencing.request, done });
+        }
+    }
+
+    /// A peer knows of an epoch. One above ours ends our right to write, at once and for good.
+    pub(super) fn heard_epoch(&mut self, mark: &EpochMark) {
+        self.peers_epoch = self.peers_epoch.max(mark.epoch);
+        let later = self.authority.as_ref().filter(|authority| authority.epoch() < mark.epoch);
+        let Some(authority) = later else { return };
+        let reason = alloc::format!(
+            "epoch {} was fenced by epoch {} of {}",
+            authority.epoch(),
+            mark.epoch,
+            mark.authority
+        );
+        self.superseded = Some(authority.superseded_content(mark.epoch));
+        self.authority = None;
+        self.gated.clear();
+        self.fenced = Some(reason);
+    }
+
+    /// Stores that our epoch is over, so that it stays so after a restart.
+    pub(super) fn save_superseded(&mut self) {
+        if self.saving_authority() || self.halted.is_some() {
+            return;
+        }
+        if let Some(content) = self.superseded.take() {
+            self.begin_authority_save();
+            self.replace(Purpose::Authority, &AUTHORITY, &content);
+        }
+    }
+
+    /// An epoch that began at the very end of the history both have: it is part of ours, too, before
+    /// any record of it comes.
+    pub(super) fn adopt_epoch(&mut self, mark: &EpochMark, at: Version) {
+        let ours = self.latest_epoch_number().max(1);
+        let at_the_end = at == self.submitted && at == self.history.tail() && !at.is_zero();
+        let free = self.fencing.is_none() && self.beginning.is_none() && self.install.is_none();
+        if mark.start.sequence == 0 && mark.epoch > ours && at_the_end && free && self.authority.is_none() {
+            // Without room for it the next sign of life brings it again.
+            let _ = self.append_epoch_start(mark.epoch, &mark.authority);
+        }
+    }
+}
+
+impl Session {
+    /// The verdict over a peer whose records, or ours, belong to an epoch that had ended before them.
+    pub(super) fn judge_fenced(&self, shared: &Shared, position: &Position) -> Option<PairVerdict> {
+        let (ours, theirs) = (shared.history.tail(), position.tail.version);
+        let last = position.epochs.last();
+        if theirs > ours && theirs.epoch < shared.history.epoch() {
+            let mark = shared.history.epochs().pop()?;
+            return Some(fenced_at(theirs, text(&mark), theirs.to_string()));
+        }
+        let bare = last.filter(|mark| mark.start.sequence == 0)?;
+        let (_, at) = shared.history.first_after(theirs).filter(|(_, at)| at.epoch < bare.epoch)?;
+        (theirs >= shared.history.floor()).then(|| fenced_at(at, at.to_string(), text(bare)))
+    }
+}
+
+/// Records that were written after their epoch had ended.
+pub(super) fn fenced_at(
+    at: Version,
+    ours: alloc::string::String,
+    theirs: alloc::string::String,
+) -> PairVerdict {
+    Verdict::Diverged(Divergence { at, ours, theirs, reason: PairReason::FencedEpoch })
+}
+
+fn text(mark: &EpochMark) -> alloc::string::String {
+    alloc::format!("epoch {} of {}", mark.epoch, mark.authority)
+}

@@ -1,0 +1,262 @@
+//! The right to write a log: it moves by an epoch that is durable before its first write, and an
+//! epoch that is over is refused everywhere.
+
+mod common;
+
+use common::cluster::{Cluster, delete, small_config};
+use strandline_core::journal::command::FileName;
+use strandline_core::lifecycle::api::{
+    CloseReason, Divergence, Done, Event, Fenced, MembersChange, MutationError, PairReason, RequestError,
+};
+use strandline_core::lifecycle::authority::FenceRefusal;
+use strandline_core::record::{AuthorityId, Version};
+use strandline_core::verdict::Verdict;
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+
+/// Writer `a`, followers `b` and `c`, all linked; ten records everywhere.
+fn three() -> Cluster {
+    let mut cluster = Cluster::new(3);
+    for name in NODES {
+        cluster.add(name, name == "a", small_config());
+    }
+    for (x, y) in [(0, 1), (1, 2), (2, 0)] {
+        cluster.connect(x, y).expect("connects");
+    }
+    write(&mut cluster, 0, 10);
+    cluster
+}
+
+fn write(cluster: &mut Cluster, at: usize, count: usize) {
+    for i in 0..count {
+        cluster.put(at, &format!("k{i}"), format!("{at} {i}").as_bytes());
+        cluster.settle();
+    }
+}
+
+fn fence(cluster: &mut Cluster, at: usize, epoch: u64) -> Done {
+    let now = cluster.now;
+    let request = cluster.replica(at).handle_fence(now, epoch);
+    cluster.done(at, request)
+}
+
+fn isolate(cluster: &mut Cluster, at: usize) {
+    for link in cluster.nodes[at].links.keys().copied().collect::<Vec<_>>() {
+        cluster.cut(at, link);
+    }
+    cluster.settle();
+}
+
+fn divergence(cluster: &mut Cluster, at: usize, of: &str) -> Divergence {
+    let links = cluster.replica(at).status().links;
+    let link = links.into_iter().find(|link| link.identity == of).expect("a link");
+    match link.verdict {
+        Some(Verdict::Diverged(found)) => found,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fenced(cluster: &mut Cluster, at: usize) -> bool {
+    matches!(cluster.mutate(at, &[delete("k")]), Err(MutationError::Fenced { .. }))
+}
+
+#[test]
+fn the_authority_moves_and_every_replica_knows_before_the_first_write() {
+    let mut cluster = three();
+    let end = cluster.replica(0).status().tail;
+    let done = fence(&mut cluster, 1, 2);
+    let authority = AuthorityId::from_text("b");
+    assert_eq!(done, Done::Fenced(Fenced { epoch: 2, authority: authority.clone(), previous_end: end }));
+    let started = Event::EpochStarted { epoch: 2, authority, previous_end: end };
+    for at in 0..3 {
+        assert_eq!(cluster.replica(at).status().epoch, 2, "{at} knows");
+        assert!(cluster.nodes[at].host.events.contains(&started), "{at} tells");
+    }
+    assert!(fenced(&mut cluster, 0), "the old writer writes no more");
+    assert!(
+        matches!(cluster.mutate(2, &[delete("k")]), Err(MutationError::NotAuthority { authority }) if authority == "b")
+    );
+    write(&mut cluster, 1, 5);
+    let tails = [0, 1, 2].map(|at| cluster.replica(at).status().tail_digest);
+    assert_eq!((tails[0], tails[2]), (tails[1], tails[1]), "all follow, the old writer too");
+    assert_eq!(cluster.replica(1).status().tail, Version::new(2, 5));
+}
+
+#[test]
+fn the_authority_moves_back() {
+    let mut cluster = three();
+    fence(&mut cluster, 1, 2);
+    write(&mut cluster, 1, 2);
+    assert!(matches!(fence(&mut cluster, 0, 3), Done::Fenced(_)));
+    write(&mut cluster, 0, 2);
+    assert!(fenced(&mut cluster, 1));
+    for at in 0..3 {
+        cluster.kill(at);
+        cluster.restart(at);
+        assert_eq!(cluster.replica(at).status().epoch, 3);
+    }
+    cluster.put(0, "k", b"after a restart");
+    cluster.settle();
+}
+
+#[test]
+fn a_record_of_an_epoch_that_is_over_is_refused_by_whoever_knows() {
+    for restarted in [false, true] {
+        let mut cluster = three();
+        isolate(&mut cluster, 0);
+        let end = cluster.replica(0).status().tail;
+        fence(&mut cluster, 1, 2);
+        write(&mut cluster, 0, 3);
+        if restarted {
+            cluster.kill(2);
+            cluster.restart(2);
+        }
+        cluster.connect(0, 2).expect("connects");
+        cluster.settle();
+        assert_eq!(cluster.replica(2).status().tail, end, "nothing of it is appended");
+        for (at, of) in [(2, "a"), (0, "c")] {
+            let found = divergence(&mut cluster, at, of);
+            assert_eq!(found.reason, PairReason::FencedEpoch, "{found}");
+        }
+        assert!(fenced(&mut cluster, 0), "it heard that its epoch is over");
+        cluster.kill(0);
+        cluster.restart(0);
+        assert!(fenced(&mut cluster, 0), "and knows it after a restart");
+    }
+}
+
+#[test]
+fn an_epoch_below_what_peers_know_is_refused() {
+    let mut cluster = three();
+    isolate(&mut cluster, 2);
+    fence(&mut cluster, 1, 5);
+    cluster.connect(2, 1).expect("connects");
+    cluster.settle();
+    let refused = Done::Refused(RequestError::Fence(FenceRefusal { known: 5, found: 5 }));
+    assert_eq!(fence(&mut cluster, 2, 5), refused);
+    assert!(matches!(fence(&mut cluster, 2, 6), Done::Fenced(_)));
+}
+
+#[test]
+fn a_replica_that_is_still_taking_records_does_not_begin_an_epoch() {
+    let mut cluster = Cluster::new(3);
+    let (a, b) = (cluster.add("a", true, small_config()), cluster.add("b", false, small_config()));
+    write(&mut cluster, a, 50);
+    cluster.connect(a, b).expect("connects");
+    while cluster.replica(b).status().submitted.is_zero() {
+        cluster.step(a);
+        cluster.step(b);
+    }
+    let now = cluster.now;
+    let request = cluster.replica(b).handle_fence(now, 2);
+    let done = cluster.done(b, request);
+    assert!(matches!(&done, Done::Refused(RequestError::PeerAhead { peer, .. }) if peer == "a"), "{done:?}");
+    assert!(matches!(fence(&mut cluster, b, 2), Done::Fenced(_)), "it has them by now");
+}
+
+#[test]
+fn a_lost_sidecar_refuses_writes_until_fenced_above_all_that_is_known() {
+    let mut cluster = three();
+    cluster.kill(0);
+    cluster.nodes[0].host.disk.files.remove(&FileName::Authority);
+    cluster.restart(0);
+    for at in [1, 2] {
+        cluster.connect(0, at).expect("connects");
+    }
+    write_refused(&mut cluster, 0);
+    let refused = Done::Refused(RequestError::Fence(FenceRefusal { known: 1, found: 1 }));
+    assert_eq!(fence(&mut cluster, 0, 1), refused);
+    assert!(matches!(fence(&mut cluster, 0, 2), Done::Fenced(_)));
+    write(&mut cluster, 0, 1);
+    assert_eq!(cluster.replica(2).status().tail, Version::new(2, 1));
+}
+
+fn write_refused(cluster: &mut Cluster, at: usize) {
+    cluster.settle();
+    assert!(fenced(cluster, at));
+    assert!(cluster.replica(at).status().fenced.is_some());
+}
+
+#[test]
+fn a_move_is_done_or_not_wherever_the_power_goes() {
+    let (mut moved, mut stayed) = (0, 0);
+    for executed in 0..12 {
+        let mut cluster = three();
+        isolate(&mut cluster, 1);
+        let end = cluster.replica(1).status().tail;
+        let now = cluster.now;
+        cluster.replica(1).handle_fence(now, 2);
+        for _ in 0..executed {
+            cluster.drain(1);
+            cluster.execute_next(1);
+        }
+        cluster.kill(1);
+        cluster.restart(1);
+        cluster.settle();
+        let status = cluster.replica(1).status();
+        assert_eq!(status.tail, end, "{executed}");
+        match status.authority {
+            Some(_) => {
+                moved += 1;
+                assert_eq!(status.epoch, 2, "{executed}: it has begun before anything is written");
+                write(&mut cluster, 1, 1);
+            }
+            None => {
+                stayed += 1;
+                assert!(matches!(fence(&mut cluster, 1, 3), Done::Fenced(_)), "{executed}");
+            }
+        }
+    }
+    assert!(moved > 0 && stayed > 0, "{moved} {stayed}");
+}
+
+#[test]
+fn nothing_is_written_while_the_epoch_begins() {
+    let mut cluster = three();
+    let now = cluster.now;
+    cluster.put(0, "k", b"under way");
+    let request = cluster.replica(0).handle_fence(now, 2);
+    assert!(fenced(&mut cluster, 0));
+    let Done::Fenced(done) = cluster.done(0, request) else { panic!("it moves onto itself") };
+    assert_eq!(done.previous_end, Version::new(1, 11), "what was under way belongs to the old epoch");
+    write(&mut cluster, 0, 1);
+    assert_eq!(cluster.replica(2).status().tail, Version::new(2, 1));
+}
+
+#[test]
+fn one_move_at_a_time() {
+    let mut cluster = three();
+    let now = cluster.now;
+    let first = cluster.replica(0).handle_fence(now, 2);
+    let second = cluster.replica(0).handle_fence(now, 3);
+    assert!(matches!(cluster.done(0, second), Done::Refused(RequestError::Busy { .. })));
+    assert!(matches!(cluster.done(0, first), Done::Fenced(_)));
+}
+
+#[test]
+fn an_epoch_without_records_outlives_a_compaction() {
+    let mut cluster = three();
+    fence(&mut cluster, 1, 2);
+    for at in [1, 2] {
+        let now = cluster.now;
+        let request = cluster.replica(at).handle_members(now, MembersChange::Clear);
+        cluster.done(at, request);
+        let request = cluster.replica(at).handle_compact(now, None);
+        assert!(matches!(cluster.done(at, request), Done::Compacted(_)));
+        cluster.kill(at);
+        cluster.restart(at);
+        assert_eq!(cluster.replica(at).status().epoch, 2);
+    }
+}
+
+#[test]
+fn no_link_is_closed_for_a_move() {
+    let mut cluster = three();
+    fence(&mut cluster, 1, 2);
+    write(&mut cluster, 1, 5);
+    let closed = |event: &Event| matches!(event, Event::CloseLink { reason: CloseReason::Fault(_), .. });
+    for node in &cluster.nodes {
+        assert!(!node.host.events.iter().any(closed));
+        assert_eq!(node.links.len(), 2);
+    }
+}

@@ -1,0 +1,209 @@
+//! Several batches on their way at once, and reads of the journal that serve all who need them.
+
+mod common;
+
+use common::cluster::{Cluster, delete, small_config};
+use common::peer::{Peer, record};
+use strandline_core::lifecycle::api::PeerFaultKind;
+use strandline_core::record::{State, Version};
+use strandline_core::wire::capability::Capability;
+use strandline_core::wire::message::Message;
+use strandline_core::wire::own::{Acknowledgement, OwnMessage};
+use strandline_core::wire::repair::Batch;
+
+fn at(sequence: u64) -> Version {
+    Version::new(1, sequence)
+}
+
+/// A writer with so many records, and no blobs.
+fn writer(records: u64) -> (Cluster, usize) {
+    let mut cluster = Cluster::new(7);
+    let a = cluster.add("a", true, small_config());
+    for n in 0..records {
+        cluster.mutate(a, &[delete(&format!("k{n}"))]).expect("accepted");
+        if n % 20 == 0 {
+            cluster.settle();
+        }
+    }
+    cluster.settle();
+    (cluster, a)
+}
+
+fn batches(messages: &[Message]) -> Vec<(Version, Version)> {
+    let batch = |message: &Message| match message {
+        Message::Batch(batch) => Some((batch.from, batch.to)),
+        _ => None,
+    };
+    messages.iter().filter_map(batch).collect()
+}
+
+#[test]
+fn eight_batches_are_out_and_each_acknowledgement_lets_more_go() {
+    let (mut cluster, a) = writer(200);
+    let mut peer = Peer::without(&mut cluster, a, "b", &[]);
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    let out = batches(&peer.settled(&mut cluster));
+    let expected: Vec<_> =
+        (0..8).map(|n| (if n == 0 { Version::ZERO } else { at(n * 10) }, at(n * 10 + 10))).collect();
+    assert_eq!(out, expected);
+    let ack = |to| OwnMessage::Ack(Acknowledgement { watermark: at(to), complete: at(to) });
+    peer.send_own(&mut cluster, ack(30));
+    assert_eq!(batches(&peer.settled(&mut cluster)).len(), 3, "three were answered by one");
+    peer.send_own(&mut cluster, ack(30));
+    assert_eq!(batches(&peer.settled(&mut cluster)), [], "the same says nothing new");
+    peer.send_own(&mut cluster, ack(110));
+    assert_eq!(batches(&peer.settled(&mut cluster)).len(), 8);
+    peer.send_own(&mut cluster, ack(190));
+    assert_eq!(batches(&peer.settled(&mut cluster)), [(at(190), at(200))]);
+    peer.send_own(&mut cluster, ack(200));
+    assert_eq!(batches(&peer.settled(&mut cluster)), []);
+    assert_eq!((peer.fault(&mut cluster), peer.status(&mut cluster).acked), (None, at(200)));
+}
+
+#[test]
+fn without_the_window_one_batch_is_out() {
+    let (mut cluster, a) = writer(60);
+    let mut peer = Peer::without(&mut cluster, a, "b", &[Capability::Window]);
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    assert_eq!(batches(&peer.settled(&mut cluster)), [(Version::ZERO, at(10))]);
+    peer.ack(&mut cluster, at(10));
+    assert_eq!(batches(&peer.settled(&mut cluster)), [(at(10), at(20))]);
+}
+
+fn batch(from: u64, to: u64) -> Message {
+    let records = (from + 1..=to).map(|n| record(&format!("k{n}"), State::Deleted, n)).collect();
+    let from = if from == 0 { Version::ZERO } else { at(from) };
+    Message::Batch(Batch { from, to: at(to), more: false, records })
+}
+
+fn follower() -> (Cluster, usize, Peer) {
+    let mut cluster = Cluster::new(7);
+    let b = cluster.add("b", false, small_config());
+    let mut peer = Peer::without(&mut cluster, b, "a", &[]);
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    let _ = peer.settled(&mut cluster);
+    (cluster, b, peer)
+}
+
+fn acks(messages: &[Message]) -> Vec<Version> {
+    let ack = |message: &Message| match message {
+        Message::Own(OwnMessage::Ack(ack)) => Some(ack.watermark),
+        _ => None,
+    };
+    messages.iter().filter_map(ack).collect()
+}
+
+#[test]
+fn a_receiver_takes_eight_and_acknowledges_what_is_durable() {
+    let (mut cluster, b, mut peer) = follower();
+    for n in 0..8 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    assert_eq!(acks(&peer.heard(&mut cluster)), [], "nothing is durable");
+    let heard = acks(&peer.settled(&mut cluster));
+    assert_eq!((heard.last(), heard.is_sorted()), (Some(&at(8)), true));
+    assert_eq!(cluster.replica(b).status().tail, at(8));
+    for n in 8..17 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Sequence), "nine are too many");
+}
+
+#[test]
+fn batches_become_durable_together() {
+    let (mut cluster, b, peer) = follower();
+    let appends = |cluster: &Cluster| cluster.nodes[b].host.disk.appends;
+    let before = appends(&cluster);
+    for n in 0..8 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    cluster.settle();
+    assert_eq!(cluster.replica(b).status().tail, at(8));
+    assert!(appends(&cluster) - before <= 3, "one is out, the rest follows in the next");
+}
+
+#[test]
+fn what_another_link_brought_is_left_out_of_a_batch() {
+    let (mut cluster, b, mut peer) = follower();
+    let other = Peer::without(&mut cluster, b, "c", &[]);
+    other.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    cluster.settle();
+    other.send(&mut cluster, &batch(0, 3));
+    peer.send(&mut cluster, &batch(0, 5));
+    peer.send(&mut cluster, &batch(5, 7));
+    let heard = acks(&peer.settled(&mut cluster));
+    assert_eq!((heard.last(), peer.fault(&mut cluster)), (Some(&at(7)), None));
+    assert_eq!(cluster.replica(b).status().tail, at(7));
+}
+
+#[test]
+fn another_history_in_a_batch_that_overlaps_is_told_apart() {
+    let (mut cluster, b, mut peer) = follower();
+    let other = Peer::without(&mut cluster, b, "c", &[]);
+    other.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    cluster.settle();
+    other.send(&mut cluster, &batch(0, 3));
+    // It has nothing at 3.
+    let records = vec![
+        record("k1", State::Deleted, 1),
+        record("k2", State::Deleted, 2),
+        record("x", State::Deleted, 9),
+    ];
+    peer.send(&mut cluster, &Message::Batch(Batch { from: Version::ZERO, to: at(9), more: false, records }));
+    let _ = peer.settled(&mut cluster);
+    assert_eq!(peer.status(&mut cluster).state, "stopped");
+}
+
+/// Repairs so many peers at once; how many reads of segments that took.
+fn reads_for(peers: usize) -> u32 {
+    let (mut cluster, a) = writer(600);
+    let before = cluster.nodes[a].host.segment_reads;
+    let nodes: Vec<usize> =
+        (0..peers).map(|n| cluster.add(&format!("p{n}"), false, small_config())).collect();
+    for node in &nodes {
+        cluster.connect(a, *node).expect("taken up");
+    }
+    cluster.settle();
+    for node in nodes {
+        assert_eq!(cluster.replica(node).status().tail, at(600));
+    }
+    cluster.nodes[a].host.segment_reads - before
+}
+
+#[test]
+fn ten_peers_cost_the_reads_of_one() {
+    let (one, ten) = (reads_for(1), reads_for(10));
+    assert!(one >= 5, "the journal is longer than one read: {one}");
+    assert!(ten <= one + one / 4, "{ten} reads for ten peers, {one} for one");
+}
+
+#[test]
+fn reads_for_planning_are_bounded() {
+    let mut config = small_config();
+    config.plan_reads_max = 1;
+    config.plan_kept_bytes_max = 1;
+    let mut cluster = Cluster::new(7);
+    let a = cluster.add("a", true, config);
+    for n in 0..200 {
+        cluster.mutate(a, &[delete(&format!("k{n}"))]).expect("accepted");
+        cluster.settle();
+    }
+    let mut peers = Vec::new();
+    for n in 0..5 {
+        let peer = Peer::without(&mut cluster, a, &format!("p{n}"), &[]);
+        let tail = if n == 0 { Version::ZERO } else { at(n * 35) };
+        peer.stand(&mut cluster, Version::ZERO, tail);
+        peers.push(peer);
+    }
+    let reads = |cluster: &Cluster| {
+        use strandline_core::journal::command::StorageCommand;
+        use strandline_core::lifecycle::command::Command;
+        let read = |c: &&Command| matches!(c, Command::Storage(StorageCommand::Read { .. }));
+        cluster.nodes[a].host.commands.iter().filter(read).count()
+    };
+    cluster.drain(a);
+    assert_eq!(reads(&cluster), 1);
+    for peer in &mut peers {
+        assert!(!batches(&peer.settled(&mut cluster)).is_empty(), "all get their turn");
+    }
+}

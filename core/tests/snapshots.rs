@@ -1,0 +1,163 @@
+//! Snapshots at size, in small: pinned cuts, their deadline, and nothing cut that counts as whole.
+
+mod common;
+
+use common::cluster::{Cluster, blob_key, put, small_config};
+use strandline_core::journal::command::FileName;
+use strandline_core::lifecycle::api::{Done, Event, MembersChange};
+use strandline_core::lifecycle::config::ReplicaConfig;
+use strandline_core::record::Version;
+
+/// A writer whose history was compacted to a checkpoint of several pieces.
+fn writer(cluster: &mut Cluster, config: ReplicaConfig) -> usize {
+    let a = cluster.add("a", true, config);
+    write(cluster, a, 0..4000);
+    let now = cluster.now;
+    let request = cluster.replica(a).handle_members(now, MembersChange::Clear);
+    assert_eq!(cluster.done(a, request), Done::Members);
+    compact(cluster, a);
+    a
+}
+
+fn write(cluster: &mut Cluster, at: usize, range: std::ops::Range<u32>) {
+    let blob = blob_key(b"v");
+    cluster.nodes[at].host.blobs.stored.insert(blob, b"v".to_vec());
+    for i in range {
+        let name = format!("some longer key, so that there are pieces {i:06} {}", "x".repeat(100));
+        cluster.mutate(at, &[put(&name, blob)]).expect("accepted");
+        if i % 8 == 0 {
+            cluster.settle();
+        }
+    }
+    cluster.settle();
+}
+
+fn compact(cluster: &mut Cluster, at: usize) {
+    let now = cluster.now;
+    let request = cluster.replica(at).handle_compact(now, None);
+    let done = cluster.done(at, request);
+    assert!(matches!(done, Done::Compacted(_)), "{done:?}");
+}
+
+fn checkpoints(cluster: &Cluster, at: usize) -> usize {
+    let files = cluster.nodes[at].host.disk.files.keys();
+    files.filter(|file| matches!(file, FileName::Checkpoint(_))).count()
+}
+
+fn installed(cluster: &Cluster, at: usize) -> Vec<Version> {
+    let cut = |event: &Event| if let Event::Installed { cut, .. } = event { Some(*cut) } else { None };
+    cluster.nodes[at].host.events.iter().filter_map(cut).collect()
+}
+
+/// Steps until the follower has taken up a part of the snapshot.
+fn in_the_middle(cluster: &mut Cluster, a: usize, c: usize) {
+    for _ in 0..100_000 {
+        if cluster.replica(c).status().installing && checkpoints(cluster, c) == 1 {
+            return;
+        }
+        cluster.step(a);
+        cluster.step(c);
+    }
+    panic!("no snapshot was begun");
+}
+
+#[test]
+fn a_pinned_cut_is_whole_though_a_compaction_passes_it() {
+    for seed in 0..6 {
+        let mut cluster = Cluster::new(seed);
+        let a = writer(&mut cluster, small_config());
+        let cut = cluster.replica(a).status().floor;
+        let c = cluster.add("c", false, small_config());
+        cluster.connect(c, a).expect("connects");
+        in_the_middle(&mut cluster, a, c);
+        let now = cluster.now;
+        let blob = blob_key(b"v");
+        cluster.mutate(a, &[put("more", blob)]).expect("accepted");
+        while cluster.replica(a).status().tail == cut {
+            cluster.step(a);
+        }
+        let request = cluster.replica(a).handle_compact(now, None);
+        assert!(matches!(cluster.done(a, request), Done::Compacted(_)));
+        let (sa, sc) = (cluster.replica(a).status(), cluster.replica(c).status());
+        assert_eq!((sa.tail, sa.tail_digest, sa.present), (sc.tail, sc.tail_digest, sc.present));
+        let cuts = installed(&cluster, c);
+        assert_eq!(cuts.first(), Some(&cut), "the cut that was begun is the one that was installed");
+        assert_eq!(checkpoints(&cluster, a), 1, "and let go of afterwards");
+    }
+}
+
+#[test]
+fn a_pin_that_ran_out_restarts_with_a_newer_cut_and_nothing_cut_counts() {
+    for seed in 0..6 {
+        let mut cluster = Cluster::new(seed);
+        let a = writer(&mut cluster, small_config());
+        let old = cluster.replica(a).status().floor;
+        let c = cluster.add("c", false, small_config());
+        let (link, _) = cluster.connect(c, a).expect("connects");
+        in_the_middle(&mut cluster, a, c);
+        // The follower loses its connection and comes back when its cut is long gone.
+        cluster.cut(c, link);
+        write(&mut cluster, a, 4000..4400);
+        compact(&mut cluster, a);
+        assert_eq!(checkpoints(&cluster, a), 1, "a link that is gone pins nothing");
+        assert_eq!(cluster.replica(c).status().present, 0, "nothing of a part is shown");
+        cluster.connect(c, a).expect("connects");
+        cluster.settle();
+        let newer = cluster.replica(a).status().floor;
+        assert!(newer > old);
+        assert_eq!(installed(&cluster, c), [newer], "begun anew, and only that one");
+        let (sa, sc) = (cluster.replica(a).status(), cluster.replica(c).status());
+        assert_eq!((sa.tail, sa.tail_digest, sa.present), (sc.tail, sc.tail_digest, sc.present));
+    }
+}
+
+#[test]
+fn a_silent_peer_pins_a_cut_no_longer_than_its_deadline() {
+    let mut cluster = Cluster::new(3);
+    // Shorter than it takes to give up a link that says nothing.
+    let config = ReplicaConfig { snapshot_pin_ms: 20_000, ..small_config() };
+    let a = writer(&mut cluster, config);
+    let c = cluster.add("c", false, small_config());
+    cluster.connect(c, a).expect("connects");
+    in_the_middle(&mut cluster, a, c);
+    // Its connection stays, and nothing comes over it any more.
+    write_alone(&mut cluster, a);
+    let pin_ms = cluster.nodes[a].config.snapshot_pin_ms;
+    let keepalive_ms = cluster.nodes[a].config.keepalive_ms;
+    let now = cluster.now;
+    let request = cluster.replica(a).handle_compact(now, None);
+    alone(&mut cluster, a);
+    let done = |cluster: &Cluster| {
+        let events = &cluster.nodes[a].host.events;
+        events.iter().any(|e| matches!(e, Event::Done { request: found, .. } if *found == request))
+    };
+    assert!(done(&cluster));
+    assert_eq!(checkpoints(&cluster, a), 2, "what is being read stays");
+    cluster.tick(pin_ms + keepalive_ms + 1);
+    alone(&mut cluster, a);
+    assert_eq!(checkpoints(&cluster, a), 1, "until its time is over");
+    assert_eq!(cluster.replica(a).status().links.len(), 1, "its link stays");
+    // Whatever became of the link: the follower gets all of it.
+    cluster.settle();
+    for link in cluster.nodes[c].links.keys().copied().collect::<Vec<_>>() {
+        cluster.cut(c, link);
+    }
+    cluster.connect(c, a).expect("connects");
+    cluster.settle();
+    let (sa, sc) = (cluster.replica(a).status(), cluster.replica(c).status());
+    assert_eq!((sa.tail, sa.tail_digest, sa.present), (sc.tail, sc.tail_digest, sc.present));
+}
+
+/// One more change, while no byte moves.
+fn write_alone(cluster: &mut Cluster, at: usize) {
+    cluster.mutate(at, &[put("alone", blob_key(b"v"))]).expect("accepted");
+    alone(cluster, at);
+}
+
+/// Everything that a node's disk has to do, and nothing on its links.
+fn alone(cluster: &mut Cluster, at: usize) {
+    cluster.drain(at);
+    while cluster.execute_next(at) {
+        cluster.drain(at);
+    }
+}
