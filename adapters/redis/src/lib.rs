@@ -4,16 +4,17 @@
 //! the same on a server, and whose answer is read into the same reply. Redis 7.0 and later.
 //!
 //! ```no_run
-//! use strandline_core::stream::op::{Nonce, Verb};
-//! use strandline_core::stream::{Handle, Layout, StreamName, Wanted};
-//! use strandline_redis::{ANSWER_MS_DEFAULT, Names, connect};
+//! use strandline_core::stream::retention::Settings;
+//! use strandline_core::stream::{Event, OnceKey};
+//! use strandline_redis::{Names, Streams};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = redis::Client::open("redis://127.0.0.1/")?;
-//! let mut server = connect(&client, Names::tagged_below("app")?, ANSWER_MS_DEFAULT).await?;
-//! let handle = Handle::new(StreamName::new("orders")?, Wanted::default(), Layout::Tagged)?;
-//! let outcome = server.apply(&handle.op(Verb::Open, Nonce([7; 16]))).await;
-//! # let _ = outcome;
+//! let streams = Streams::connect("redis://127.0.0.1/", Names::tagged_below("app")?).await?;
+//! let mut orders = streams.stream("orders", Settings::new().max_len(10_000))?;
+//! let event = Event::new("created", "order 17")?;
+//! // However often it is asked, it is published once.
+//! let (id, published) = orders.add_once(OnceKey::new("order-17-created")?, event).await?;
+//! # let _ = (id, published);
 //! # Ok(())
 //! # }
 //! ```
@@ -24,7 +25,9 @@ mod encode;
 mod names;
 mod script;
 mod server;
+mod streams;
 
 pub use connect::{ANSWER_MS_DEFAULT, Waited, Waiter, connect};
 pub use names::Names;
 pub use server::Server;
+pub use streams::{Failure, Stream, Streams, Tail};

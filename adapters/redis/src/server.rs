@@ -19,7 +19,7 @@ const MOVES_MAX: u32 = 8;
 ///
 /// An operation that is dropped before its answer came may have been done: it is to be taken for
 /// uncertain. Nothing else is lost by it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Server<C> {
     connection: C,
     names: Names,

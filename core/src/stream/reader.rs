@@ -62,6 +62,16 @@ impl Reader {
         self.attached.len()
     }
 
+    /// Where each attached stream is read on from: name, generation, position. For waiting.
+    #[must_use]
+    pub fn positions(&self) -> Vec<(StreamName, u64, EventId)> {
+        let position = |attached: &Attached| {
+            let bound = attached.handle.bound()?;
+            Some((attached.handle.stream().clone(), bound.generation, attached.after))
+        };
+        self.attached.iter().filter_map(position).collect()
+    }
+
     /// Begins to attach a stream. Attaching it twice asks whether it is still there.
     ///
     /// # Errors
