@@ -425,7 +425,9 @@ impl Session {
         verified: Verified,
     ) -> Option<PairVerdict> {
         let mark = shared.acked.get(&self.peer.identity)?;
-        let life = life(mark.incarnation == self.peer.incarnation, mark.version, theirs.tail, verified);
+        // What it brought over this link since it said where it stands it holds as well.
+        let holds = theirs.tail.max(self.evidence.agreed);
+        let life = life(mark.incarnation == self.peer.incarnation, mark.version, holds, verified);
         let reason = PairReason::OtherIncarnation;
         match life {
             Life::Same => None,
