@@ -61,6 +61,8 @@ fn v1(path: &Path) {
         let folder = if sequence % 2 == 0 { "blobs" } else { "blobs/aa/bb" };
         std::fs::write(path.join(folder).join(format!("{sequence}.bin")), content(sequence)).expect("writes");
     }
+    // Key 60 was written again as record 310: what its first record named is gone.
+    std::fs::remove_file(path.join("blobs/60.bin")).expect("removes");
     std::fs::write(path.join("blobs/of no use"), b"nobody names it").expect("writes");
 }
 
