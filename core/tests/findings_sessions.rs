@@ -5,6 +5,7 @@ mod common;
 use common::cluster::{Cluster, blob_key, delete, put, small_config};
 use common::handshake::reference;
 use common::peer::{Peer, record};
+use strandline_core::id::LogId;
 use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::api::{Compacted, Done, LinkRole, MembersChange, PeerFaultKind};
 use strandline_core::record::{State, Version};
@@ -197,4 +198,62 @@ fn finding_j19_a_session_goes_on_across_compactions_and_as_records_arrive() {
         let (of_a, of_b) = (cluster.replica(a).status(), cluster.replica(b).status());
         assert_eq!((of_a.tail_digest, of_b.links.len()), (of_b.tail_digest, 1), "{round}");
     }
+}
+
+/// What either replica of a node stored is there for both: the node has one blob store.
+fn share_blobs(cluster: &mut Cluster, replicas: [usize; 2]) {
+    let [one, other] = replicas.map(|at| cluster.nodes[at].host.blobs.stored.clone());
+    for at in replicas {
+        let stored = &mut cluster.nodes[at].host.blobs.stored;
+        stored.extend(one.iter().chain(&other).map(|(key, bytes)| (*key, bytes.clone())));
+    }
+}
+
+/// The reference keeps one mark a peer for both directions: what B wrote never reaches A.
+#[test]
+fn finding_d_two_logs_for_two_writers_over_one_blob_store_both_converge_and_lose_nothing() {
+    const OF_A: LogId = LogId([1; 16]);
+    const OF_B: LogId = LogId([2; 16]);
+    let mut cluster = Cluster::new(5);
+    // Each node: a replica of the log of A, and one of the log of B.
+    let a =
+        [(true, OF_A), (false, OF_B)].map(|(writes, log)| cluster.add_log("a", writes, small_config(), log));
+    let b =
+        [(false, OF_A), (true, OF_B)].map(|(writes, log)| cluster.add_log("b", writes, small_config(), log));
+    let (of_a, of_b) = ([a[0], b[0]], [a[1], b[1]]);
+    for round in 0..3 {
+        // Both logs use the same versions, which in one log would hide the records of one side.
+        for n in 0..2 {
+            let written = cluster.put(a[0], &format!("a {round} {n}"), b"in both stores");
+            assert_eq!(written.version, at(2 * round + n + 1));
+        }
+        cluster.put(b[1], &format!("b {round}"), b"in both stores");
+        cluster.put(b[1], &format!("b {round}, too"), format!("only b has {round}").as_bytes());
+        for node in [a, b] {
+            share_blobs(&mut cluster, node);
+        }
+        let links = [of_a, of_b].map(|[one, other]| cluster.connect(one, other).expect("taken up").0);
+        cluster.settle();
+        for node in [a, b] {
+            share_blobs(&mut cluster, node);
+        }
+        let keys: Vec<usize> = [of_a, of_b]
+            .map(|[one, other]| {
+                let (written, followed) = (cluster.contents(one), cluster.contents(other));
+                assert_eq!(written, followed, "{round}");
+                assert!(written.values().all(Option::is_some), "{round}: a blob is lost");
+                written.len()
+            })
+            .to_vec();
+        assert_eq!(keys, [2 * (round as usize + 1); 2], "{round}");
+        for replica in [a, b].concat() {
+            let status = cluster.replica(replica).status();
+            assert_eq!(status.tail, at(2 * round + 2), "{round}");
+        }
+        cluster.cut(a[0], links[0]);
+        cluster.cut(a[1], links[1]);
+    }
+    // A blob that the node had from its other log was not sent again.
+    assert_eq!(cluster.nodes[a[0]].host.blobs.reads, 0);
+    assert_eq!(cluster.nodes[b[1]].host.blobs.reads, 3);
 }
