@@ -7,6 +7,7 @@ the page, the page ends with exactly the published sequence, and where that coul
 Chromium is driven over its pipe; nothing is downloaded. Screenshots go to target/browser/.
 """
 
+import atexit
 import base64
 import http.server
 import json
@@ -22,7 +23,7 @@ import threading
 import time
 import urllib.request
 
-GIVE_UP = 60
+GIVE_UP = 30
 SHOTS = pathlib.Path(__file__).resolve().parents[2] / "target" / "browser"
 
 PAGE = """
@@ -91,6 +92,8 @@ class Program:
 
     def start(self):
         self.child = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        # Whatever fails, nothing of ours outlives this script.
+        atexit.register(self.child.kill)
         self.port = int(json.loads(self.child.stdout.readline())["http"].rsplit(":", 1)[1])
 
     def kill(self, with_signal=signal.SIGKILL):
@@ -116,6 +119,7 @@ class Redis:
             ["redis-server", "--port", str(self.port), "--save", "", "--dir", self.home, "--loglevel", "warning"],
             stdout=subprocess.DEVNULL,
         )
+        atexit.register(self.child.kill)
         wait("a Redis server", self.answers)
 
     def answers(self):
@@ -267,7 +271,7 @@ class Browser:
 class Page:
     def __init__(self, browser, target, session):
         self.browser, self.target, self.session = browser, target, session
-        wait("a loaded page", lambda: self.value("document.readyState") == "complete")
+        wait("a loaded page", lambda: self.value("location.protocol + document.readyState") == "http:complete")
 
     def value(self, expression):
         answer = self.browser.call(
