@@ -11,13 +11,14 @@ mod protocol;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "CHANGELOG.md",
     "docs/ARCHITECTURE.md",
     "docs/COMPARISON.md",
     "docs/FORMATS.md",
     "docs/PROTOCOL.md",
+    "docs/STREAMS.md",
 ];
 
 fn root() -> PathBuf {

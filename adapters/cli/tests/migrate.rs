@@ -3,7 +3,7 @@
 mod support;
 
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use strandline_core::compat::streamhive::authority::{Authority, AuthorityLimits};
 use strandline_core::compat::streamhive::checkpoint::{Checkpoint, CheckpointLimits};
 use strandline_core::compat::streamhive::journal::{Journal, JournalLimits, Writer};
@@ -61,10 +61,12 @@ fn v1(path: &Path) {
         let folder = if sequence % 2 == 0 { "blobs" } else { "blobs/aa/bb" };
         std::fs::write(path.join(folder).join(format!("{sequence}.bin")), content(sequence)).expect("writes");
     }
+    // Key 60 was written again as record 310: what its first record named is gone.
+    std::fs::remove_file(path.join("blobs/60.bin")).expect("removes");
     std::fs::write(path.join("blobs/of no use"), b"nobody names it").expect("writes");
 }
 
-fn text(path: &PathBuf) -> &str {
+fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 

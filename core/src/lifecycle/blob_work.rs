@@ -58,11 +58,12 @@ impl Shared {
         }
     }
 
-    /// A blob is stored: parts of it are of no more use, and what waited for it does not wait.
-    pub(super) fn blob_stored(&mut self, key: BlobKey) {
+    /// A blob is stored: parts of it are of no more use, and what waited for it does not wait. Whether a
+    /// record did.
+    pub(super) fn blob_stored(&mut self, key: BlobKey) -> bool {
         let _ = self.partials.take(key);
-        self.wanted.stored(key);
         self.install_has_blob(key);
+        self.wanted.stored(key)
     }
 
     /// Looks for what is wanted, unless a look is out.

@@ -92,6 +92,10 @@ impl Session {
                 let expected = alloc::format!("an offset within the {} bytes of {key}", piece.total);
                 self.fault(shared, PeerFaultKind::Blob, expected, offset.to_string());
             }
+            // Damage that no scrub found yet: the peer does not have to find out.
+            Ok(Some(piece)) if offset == 0 && piece.is_whole() && !piece.has(key) => {
+                self.answer_piece(shared, place, OwnMessage::BlobAbsent { key });
+            }
             Ok(Some(piece)) => {
                 let (total, data) = (piece.total, piece.bytes);
                 self.answer_piece(

@@ -180,6 +180,19 @@ pub struct BlobPiece {
     pub bytes: Vec<u8>,
 }
 
+impl BlobPiece {
+    /// Whether it is all of the blob, if it begins where that does.
+    pub(super) fn is_whole(&self) -> bool {
+        self.bytes.len() as u64 == self.total
+    }
+
+    /// Whether its bytes have this key.
+    pub(super) fn has(&self, key: BlobKey) -> bool {
+        use sha2::{Digest as _, Sha256};
+        key.0 == <[u8; 32]>::from(Sha256::digest(&self.bytes))
+    }
+}
+
 /// Whether bytes became a blob.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored {

@@ -37,14 +37,16 @@ impl Session {
     pub(super) fn told_life(&mut self, shared: &mut Shared, theirs: &Standing, verified: Verified) -> bool {
         let Some(mark) = shared.acked.get(&self.peer.identity) else { return true };
         let same = mark.incarnation == self.peer.incarnation;
-        match life(same, mark.version, theirs.tail, verified) {
+        // What it brought over this link since it said where it stands it holds as well.
+        let holds = theirs.tail.max(self.evidence.agreed);
+        match life(same, mark.version, holds, verified) {
             Life::Same => {}
             Life::Doubtful => {
                 if shared.opaque.chained && self.ask_digest(shared, mark.version) {
-                    self.evidence.doubted = Some((theirs.tail, mark.version));
+                    self.evidence.doubted = Some((holds, mark.version));
                 }
             }
-            Life::Less => self.tell_lost(shared, theirs.tail, mark.version),
+            Life::Less => self.tell_lost(shared, holds, mark.version),
             Life::LessUnverified => {
                 self.stop(shared, Verdict::Unknown { reason: PairReason::OtherIncarnation });
                 return false;
@@ -53,14 +55,15 @@ impl Session {
         true
     }
 
-    /// The answer to the question whether the peer still has what it acknowledged.
-    pub(super) fn undoubted(&mut self, shared: &mut Shared, at: &DigestAt) {
+    /// Whether this is the answer to the question if the peer still has what it acknowledged.
+    pub(super) fn undoubted(&mut self, shared: &mut Shared, at: &DigestAt) -> bool {
         let Some((holds, acked)) = self.evidence.doubted.take_if(|(_, acked)| *acked == at.version) else {
-            return;
+            return false;
         };
         if at.digest.is_none() && acked > self.evidence.peer_floor {
             self.tell_lost(shared, holds, acked);
         }
+        true
     }
 
     /// Told once; how repair stands is another matter, and goes on.

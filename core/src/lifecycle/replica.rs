@@ -553,8 +553,8 @@ impl Replica {
     }
 
     fn on_blob_stored(&mut self, key: BlobKey) {
-        self.shared.blob_stored(key);
-        self.each(|session, shared| session.on_blob_stored(shared, key));
+        let settles = self.shared.blob_stored(key);
+        self.each(|session, shared| session.on_blob_stored(shared, key, settles));
         self.each(|session, shared| session.pump_install(shared));
     }
 

@@ -180,13 +180,15 @@ impl Session {
         if self.is_stopped() {
             return;
         }
-        self.undoubted(shared, &at);
+        let undoubted = self.undoubted(shared, &at);
         if self.too_early(shared, "a digest") {
             return;
         }
         let asked = self.evidence.asked.take_if(|asked| *asked == at.version).is_some();
         let vouched = self.evidence.confirming.iter().position(|version| *version == at.version);
-        let answer = asked || vouched.and_then(|at| self.evidence.confirming.remove(at)).is_some();
+        let confirmed = vouched.and_then(|at| self.evidence.confirming.remove(at)).is_some();
+        // An answer that is answered would be answered for ever.
+        let answer = asked || undoubted || confirmed;
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
         let within = at.version >= floor && at.version <= tail;
         if within && shared.opaque.chained && !shared.history.contains(at.version) {
@@ -292,8 +294,9 @@ impl Session {
     pub(super) fn ack_progress(&mut self, shared: &mut Shared, version: Version) -> bool {
         self.evidence.sent.retain(|sent| *sent > version);
         self.evidence.agree(version);
-        // The first one says where the peer stands: nothing could bring progress before it.
-        if self.evidence.last_ack.replace(version).is_none_or(|last| version > last) {
+        // The first one of a reference peer says where it stands: nothing could bring progress before it.
+        let stood = self.peer.history.then_some(Version::ZERO);
+        if self.evidence.last_ack.replace(version).or(stood).is_none_or(|last| version > last) {
             self.evidence.stalled = 0;
             return true;
         }

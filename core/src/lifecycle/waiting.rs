@@ -62,15 +62,16 @@ impl Session {
         held.chain(self.arrivals.blobs())
     }
 
-    /// A blob is stored, whoever brought it: what waited for it goes on.
-    pub(super) fn on_blob_stored(&mut self, shared: &mut Shared, key: BlobKey) {
+    /// A blob is stored, whoever brought it: what waited for it goes on. If a record did (`settles`), the
+    /// peer may have more of those; else it is not bothered before its time.
+    pub(super) fn on_blob_stored(&mut self, shared: &mut Shared, key: BlobKey, settles: bool) {
         self.fetch.stored(key);
         if let Receive::Held(held) = &mut self.receive {
             held.missing.remove(&key);
             held.absent.remove(&key);
         }
         self.tell_complete(shared);
-        if self.fetch.is_done() {
+        if settles && self.fetch.is_done() {
             self.want_wanted(shared);
         }
         self.pump_fetch(shared);

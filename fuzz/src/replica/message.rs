@@ -232,7 +232,6 @@ impl Peer {
             | OwnMessage::SnapshotChunk(_)
             | OwnMessage::BlobRange(_)
             | OwnMessage::BlobAbsent { .. }
-            | OwnMessage::Ack(_)
             | OwnMessage::Stop(_) => None,
         }
     }

@@ -73,9 +73,9 @@ fn from_v1(args: &Args, from: &Path, identity: &str, context: &Context) -> Resul
     let folder = Folder { path: from.to_owned() };
     let history = folder.read()?.history()?;
     let wanted = history.blobs();
-    let blobs = folder.find_blobs(&wanted)?;
+    let blobs = folder.find_blobs(&history.named_blobs())?;
     if let Some(missing) = wanted.iter().find(|blob| !blobs.contains_key(blob)) {
-        let count = wanted.len() - blobs.len();
+        let count = wanted.iter().filter(|blob| !blobs.contains_key(blob)).count();
         return Err(Failure::storage(format!(
             "{count} blobs are not in {}, {missing} among them",
             folder.blobs().display()
@@ -103,7 +103,7 @@ fn from_v1(args: &Args, from: &Path, identity: &str, context: &Context) -> Resul
     let records = records(&mut replica)?;
     let found = state_digest(&records);
     let status = replica.status()?;
-    if found != history.digest() || status.tail.0 != history.tail() {
+    if found != history.digest() || status.tail.0 != history.tail() || status.blobs_wanted > 0 {
         return Err(Failure::storage(format!(
             "the new replica is not what was read: expected {} with {}, found {} with {}",
             history.tail(),

@@ -33,6 +33,14 @@ impl World {
         self.after(at)
     }
 
+    /// Looks at every blob of every node that serves.
+    pub(super) fn scrub_all(&mut self) -> Judged {
+        for at in 0..self.nodes.len() {
+            self.scrub(at)?;
+        }
+        self.settle()
+    }
+
     /// One blob of a node is lost or damaged, behind the back of everyone.
     pub(super) fn rot(&mut self, at: usize) -> Judged {
         let Self { nodes, rng, .. } = self;
@@ -89,9 +97,7 @@ impl World {
         if self.forked {
             return Ok(());
         }
-        for at in 0..self.nodes.len() {
-            self.scrub(at)?;
-        }
+        self.scrub_all()?;
         for _ in 0..4 {
             self.settle()?;
             if self.lacks_nothing().is_ok() {

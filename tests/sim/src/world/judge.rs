@@ -91,7 +91,9 @@ impl World {
         let conn = &self.conns[&id];
         let peer = conn.ends[1 - side].0;
         // Between two histories an acknowledgement of one is a fault in the eyes of the other.
-        let excused = conn.hostile || self.forked || !self.nodes[peer].damage.is_empty();
+        // What rotted unseen is sent as it is, and refused.
+        let rotten = !self.nodes[peer].rotten.is_empty();
+        let excused = rotten || conn.hostile || self.forked || !self.nodes[peer].damage.is_empty();
         if let CloseReason::Fault(fault) = reason
             && !excused
         {

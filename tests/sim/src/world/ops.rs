@@ -133,7 +133,7 @@ impl World {
                     return Err(Violation::new("write", format!("{at} follows and took a mutation")));
                 }
                 // Somebody who has not heard of a later epoch writes on in an older one.
-                self.forked |= accepted[0].version.epoch < self.epoch;
+                self.forked |= accepted[0].version.epoch < self.epoch.max(self.epoch_asked);
                 if accepted[0].version.epoch < self.nodes[at].epoch {
                     let text =
                         format!("{at} knows of epoch {} and gave {:?}", self.nodes[at].epoch, accepted[0]);

@@ -42,7 +42,7 @@ enum Stage {
 }
 
 /// The source's side of one link: the checkpoint in pieces, then the journal in batches, each when the
-/// last one was acknowledged. The blobs must be stored before.
+/// last one was acknowledged. The blobs that the state needs must be stored before.
 ///
 /// A caller may hand in bytes split anywhere; after an error nothing more is to be handed in.
 #[derive(Debug)]
@@ -55,19 +55,23 @@ pub struct Feed<'a> {
     checkpoint: Vec<u8>,
     offer: Option<SnapshotOffer>,
     stage: Stage,
+    /// What was acknowledged last.
+    acked: Option<Version>,
 }
 
 impl<'a> Feed<'a> {
     /// What a link that brings a history declares.
     ///
     /// # Panics
-    /// Never: four short capabilities are within the bounds.
+    /// Never: six short capabilities are within the bounds.
     #[must_use]
     pub fn capabilities(log: LogId) -> Capabilities {
         let declared = [
             Capability::Lifecycle,
             Capability::RepairReconcile,
             Capability::SnapshotChunks,
+            Capability::BlobRanges,
+            Capability::BlobWait,
             Capability::Log(log),
         ];
         Capabilities::new(declared).expect("one log")
@@ -106,6 +110,7 @@ impl<'a> Feed<'a> {
             checkpoint,
             offer,
             stage: Stage::Waiting,
+            acked: None,
         })
     }
 
@@ -138,7 +143,13 @@ impl<'a> Feed<'a> {
     fn message(&mut self, message: Message, out: &mut Vec<u8>) -> Result<(), FeedError> {
         match message {
             Message::Ack { watermark } => self.acknowledged(watermark, out),
+            Message::Own(OwnMessage::Ack(ack)) => self.acknowledged(ack.watermark, out),
             Message::Own(OwnMessage::SnapshotGet(get)) => self.piece(get, out),
+            // What the state needs is stored. What an older record named may be gone: its key has a later
+            // one, which settles it.
+            Message::Own(OwnMessage::BlobRangeGet(get)) => {
+                self.send(&Message::Own(OwnMessage::BlobAbsent { key: get.key }), out)
+            }
             // What it has, and what it would like to know, is not what this link is for.
             Message::Blob(_) | Message::Record(_) => Ok(()),
             Message::Own(other) => Err(FeedError {
@@ -152,6 +163,10 @@ impl<'a> Feed<'a> {
     }
 
     fn acknowledged(&mut self, watermark: Version, out: &mut Vec<u8>) -> Result<(), FeedError> {
+        if self.acked == Some(watermark) {
+            // Only more blobs are known to be there.
+            return Ok(());
+        }
         let expected = match self.stage {
             Stage::Waiting => Version::ZERO,
             Stage::Checkpoint => self.history.floor(),
@@ -162,6 +177,7 @@ impl<'a> Feed<'a> {
             let expected = "an acknowledgement of what was sent";
             return Err(FeedError { expected, found: watermark.to_string() });
         }
+        self.acked = Some(watermark);
         match (&self.stage, self.offer) {
             (Stage::Waiting, Some(offer)) => {
                 self.stage = Stage::Checkpoint;

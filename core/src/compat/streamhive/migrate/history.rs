@@ -194,11 +194,20 @@ impl History {
     /// The blobs that present keys name.
     #[must_use]
     pub fn blobs(&self) -> BTreeSet<BlobKey> {
-        let blob = |record: &Record| match record.state {
-            KeyState::Present { blob } => Some(blob),
-            KeyState::Deleted => None,
-        };
-        self.state.values().filter_map(blob).collect()
+        self.state.values().filter_map(blob_of).collect()
+    }
+
+    /// The blobs that any record names, also one that a later record of its key supersedes.
+    #[must_use]
+    pub fn named_blobs(&self) -> BTreeSet<BlobKey> {
+        self.checkpoint.iter().chain(&self.journal).filter_map(blob_of).collect()
+    }
+}
+
+fn blob_of(record: &Record) -> Option<BlobKey> {
+    match record.state {
+        KeyState::Present { blob } => Some(blob),
+        KeyState::Deleted => None,
     }
 }
 
