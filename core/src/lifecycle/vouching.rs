@@ -120,17 +120,27 @@ impl Session {
                 self.evidence.asked = Some(version);
             }
         }
+        self.hold_ack(shared, version);
+        false
+    }
+
+    /// Keeps an acknowledgement until a digest was compared.
+    pub(super) fn hold_ack(&mut self, shared: &mut Shared, version: Version) {
         if self.evidence.held.len() >= SENT_MAX {
             let found = alloc::format!("{} without one", SENT_MAX + 1);
             self.fault(shared, PeerFaultKind::Limit, "an answer to a question for a digest", found);
         } else {
             self.evidence.held.push_back(version);
         }
-        false
     }
 
-    fn release_acks(&mut self, shared: &mut Shared) {
-        while !self.is_stopped() && !self.digests.compares() && self.evidence.asked.is_none() {
+    /// Takes the acknowledgements that were kept, unless something is still being compared.
+    pub(super) fn release_acks(&mut self, shared: &mut Shared) {
+        while !self.is_stopped()
+            && !self.judging()
+            && !self.digests.compares()
+            && self.evidence.asked.is_none()
+        {
             let Some(version) = self.evidence.held.pop_front() else { return };
             self.on_ack(shared, version);
         }
