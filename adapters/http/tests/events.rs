@@ -152,7 +152,10 @@ impl Answer {
             if frame.data.is_some() && frame.event == name {
                 return frame;
             }
-            assert!(frame.data.is_none() || frame.event == "opened", "expected {name:?}, found {frame:?}");
+            assert!(
+                frame.data.is_none() || (frame.event == "opened" && name.is_empty()),
+                "expected {name:?}, found {frame:?}"
+            );
         }
     }
 
