@@ -11,6 +11,7 @@ NOSTD_SECONDS    := 30
 DENY_SECONDS     := 20
 SIM_SECONDS      ?= 150
 CRASH_SECONDS    := 60
+BROWSER_SECONDS  := 60
 MODEL_SECONDS    ?= 60
 MUTANTS_APPLY_SECONDS := 10
 # `make test` in all: ten minutes.
@@ -46,7 +47,7 @@ APART := tests/nostd tests/shim fuzz
 # Journals of others, built only to be measured: nothing of theirs is shipped or licensed on.
 PEERS := benches/peers
 
-.PHONY: help demo test bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash model \
+.PHONY: help demo test browser bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash model \
 	mutants mutants-apply
 .NOTPARALLEL:
 
@@ -62,7 +63,7 @@ help:
 	@echo 'make soak    the slow checks'
 	@echo 'make lock    brings all lock files up to date with the manifests'
 
-TEST_PARTS := fmt mutants-apply layers clippy features unit sim crash model doc nostd deny
+TEST_PARTS := fmt mutants-apply layers clippy features unit browser sim crash model doc nostd deny
 
 test: $(TEST_PARTS)
 
@@ -88,6 +89,11 @@ features:
 # All tests, examples in the documentation included.
 unit:
 	@$(PART) unit $(UNIT_SECONDS) $(CARGO) test --workspace --locked --no-fail-fast
+
+# Chromium against live topics: server killed, connection cut, page asleep. Screenshots: target/browser.
+browser:
+	@$(CARGO) build -q --locked -p strandline-cli
+	@$(PART) browser $(BROWSER_SECONDS) tests/browser/run.py target/debug/strandline
 
 doc:
 	@RUSTDOCFLAGS='-D warnings' $(PART) doc $(DOC_SECONDS) $(CARGO) doc --workspace --no-deps --locked

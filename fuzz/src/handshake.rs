@@ -98,8 +98,11 @@ fn before_authentication(stream: &[u8]) {
     );
 }
 
+/// An outcome without what an error shows of the bytes.
+type Decision = Result<Option<(bool, String, Vec<u8>)>, Discriminant<HandshakeError>>;
+
 /// What is told of bytes that are no frame depends on how many of them were there.
-fn decision(outcome: Outcome) -> Result<Option<(bool, String, Vec<u8>)>, Discriminant<HandshakeError>> {
+fn decision(outcome: Outcome) -> Decision {
     outcome.map_err(|error| discriminant(&error))
 }
 

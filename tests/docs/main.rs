@@ -11,14 +11,15 @@ mod protocol;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 7] =
-    [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "CHANGELOG.md",
     "docs/ARCHITECTURE.md",
     "docs/COMPARISON.md",
     "docs/FORMATS.md",
-    "docs/PROTOCOL.md", "docs/STREAMS.md"];
+    "docs/PROTOCOL.md",
+    "docs/STREAMS.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()

@@ -3,7 +3,7 @@
 mod support;
 
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use strandline_core::compat::streamhive::authority::{Authority, AuthorityLimits};
 use strandline_core::compat::streamhive::checkpoint::{Checkpoint, CheckpointLimits};
 use strandline_core::compat::streamhive::journal::{Journal, JournalLimits, Writer};
@@ -66,7 +66,7 @@ fn v1(path: &Path) {
     std::fs::write(path.join("blobs/of no use"), b"nobody names it").expect("writes");
 }
 
-fn text(path: &PathBuf) -> &str {
+fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 

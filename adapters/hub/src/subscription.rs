@@ -48,11 +48,12 @@ impl Subscription {
         self.parts.push(Part { topic, shard, subscriber, cursor: None, closed: false });
     }
 
-    /// The ID of the stream after the last item it gave: what a client brings back. Empty before there
-    /// is any position; a client must never be sent an empty one.
+    /// The ID of the stream after the last item it gave: what a client brings back. It speaks for every
+    /// topic: one without a position is refused then. Empty before there is any position; a client must
+    /// never be sent an empty one.
     #[must_use]
     pub fn id(&self) -> String {
-        join(self.parts.iter().filter_map(|part| part.cursor.as_ref()))
+        join(self.parts.iter().map(|part| part.cursor.as_ref()))
     }
 
     /// Whether every topic has a position.

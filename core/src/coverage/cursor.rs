@@ -263,17 +263,24 @@ impl CursorSet {
     }
 }
 
-/// Joins the cursors of a stream's topics into one ID; topics without a position yet leave theirs out.
+/// Stands in an ID for the topics that have no position yet. It is no cursor, so a client that brings it
+/// back is told to synchronise; were it left out, such a topic would start afresh, and what it missed
+/// would never be told.
+const PENDING: &str = "-";
+
+/// Joins the cursors of a stream's topics into one ID, which speaks for each of them. Empty if no topic
+/// has a position.
 #[must_use]
-pub fn join<'a>(cursors: impl IntoIterator<Item = &'a CursorText>) -> String {
-    let mut id = String::new();
+pub fn join<'a>(cursors: impl IntoIterator<Item = Option<&'a CursorText>>) -> String {
+    let (mut id, mut positioned) = (String::new(), false);
     for cursor in cursors {
         if !id.is_empty() {
             id.push('.');
         }
-        id.push_str(cursor.as_str());
+        id.push_str(cursor.map_or(PENDING, CursorText::as_str));
+        positioned |= cursor.is_some();
     }
-    id
+    if positioned { id } else { String::new() }
 }
 
 #[cfg(test)]
@@ -347,7 +354,7 @@ mod tests {
     fn several_cursors_find_their_topics_in_any_order() {
         let codec = CursorCodec::open("");
         let (a, b) = (mark(Position::sequence(1)), mark(Position::sequence(2)));
-        let id = join([&codec.write("b", b), &codec.write("a", a)]);
+        let id = join([Some(&codec.write("b", b)), Some(&codec.write("a", a))]);
         let set = CursorSet::read(&codec, &["a", "b", "new"], Some(&id));
         assert_eq!(set.claim(0), Some(Claim::Cursor(a)));
         assert_eq!(set.claim(1), Some(Claim::Cursor(b)));
@@ -369,9 +376,19 @@ mod tests {
         assert_eq!(CursorSet::read(&codec, &["a"], None).claim(0), None);
         assert_eq!(CursorSet::read(&codec, &["a"], Some("")).claim(0), None);
         let one = codec.write("a", mark(Position::sequence(1)));
-        let id = join([&one; CURSORS_MAX + 1]);
+        let id = join([Some(&one); CURSORS_MAX + 1]);
         assert_eq!(CursorSet::read(&codec, &["a"], Some(&id)).claim(0), Some(Claim::Unreadable));
-        let twice = join([&one; 2]);
+        let twice = join([Some(&one); 2]);
         assert_eq!(CursorSet::read(&codec, &["a"], Some(&twice)).claim(0), Some(Claim::Unreadable));
+    }
+
+    #[test]
+    fn an_id_speaks_for_topics_without_a_position() {
+        let codec = CursorCodec::open("");
+        let a = mark(Position::sequence(3));
+        let id = join([None, Some(&codec.write("a", a))]);
+        let claims = CursorSet::read(&codec, &["b", "a"], Some(&id));
+        assert_eq!((claims.claim(0), claims.claim(1)), (Some(Claim::Unreadable), Some(Claim::Cursor(a))));
+        assert_eq!(join([None, None]), "");
     }
 }

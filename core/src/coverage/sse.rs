@@ -33,13 +33,15 @@ pub fn write(item: &Item, frame: Frame<'_>, out: &mut Vec<u8>) {
     match item {
         Item::Opened(opened) => {
             head(OPENED, frame, out);
-            line(out, b"data", if opened.resumed { b"{\"resumed\":true}" } else { b"{\"resumed\":false}" });
+            let data = alloc::format!("{{\"resumed\":{}{}}}", opened.resumed, Member(frame.topic));
+            line(out, b"data", data.as_bytes());
         }
         Item::Event { entry, .. } => event(entry, frame, out),
         Item::Gap { after, through } => {
             // The events of the gap follow and carry their own cursors.
             head(GAP, Frame { id: None, ..frame }, out);
-            let data = alloc::format!("{{\"after\":\"{after}\",\"through\":\"{through}\"}}");
+            let topic = Member(frame.topic);
+            let data = alloc::format!("{{\"after\":\"{after}\",\"through\":\"{through}\"{topic}}}");
             line(out, b"data", data.as_bytes());
         }
         Item::Stale { reason } => {
@@ -49,7 +51,7 @@ pub fn write(item: &Item, frame: Frame<'_>, out: &mut Vec<u8>) {
         }
         Item::SyncRequired { reason, .. } => {
             head(SYNC_REQUIRED, frame, out);
-            let data = alloc::format!("{{\"reason\":\"{}\"}}", reason.label());
+            let data = alloc::format!("{{\"reason\":\"{}\"{}}}", reason.label(), Member(frame.topic));
             line(out, b"data", data.as_bytes());
         }
         Item::Closed => return,
@@ -57,9 +59,42 @@ pub fn write(item: &Item, frame: Frame<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
+/// Appends a frame that only moves the cursor: a browser takes its ID and dispatches nothing. For an event
+/// that this client may not see, so that it is not asked for again at each reconnect.
+pub fn moved(id: &str, out: &mut Vec<u8>) {
+    if !id.is_empty() {
+        line(out, b"id", id.as_bytes());
+        out.push(b'\n');
+    }
+}
+
+/// Appends how long a client waits before it connects again.
+pub fn retry(retry_ms: u64, out: &mut Vec<u8>) {
+    line(out, b"retry", alloc::format!("{retry_ms}").as_bytes());
+    out.push(b'\n');
+}
+
 /// Appends a comment that keeps the connection alive and moves no cursor.
 pub fn keep_alive(out: &mut Vec<u8>) {
     out.extend_from_slice(b":\n\n");
+}
+
+/// The topic as a further member of an object: EventSource shows a page nothing but data and ID.
+struct Member<'a>(Option<&'a str>);
+
+impl core::fmt::Display for Member<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Some(topic) = self.0 else { return Ok(()) };
+        f.write_str(",\"topic\":\"")?;
+        // A topic holds no control characters.
+        for c in topic.chars() {
+            if matches!(c, '"' | '\\') {
+                f.write_str("\\")?;
+            }
+            core::fmt::Write::write_char(f, c)?;
+        }
+        f.write_str("\"")
+    }
 }
 
 fn head(name: &str, frame: Frame<'_>, out: &mut Vec<u8>) {
@@ -141,6 +176,21 @@ mod tests {
         let sent = text(&item, frame);
         assert_eq!(sent, "event: sync_required\nid: abc\nretry: 750\ndata: {\"reason\":\"evicted\"}\n\n");
         assert!(!text(&item, Frame { id: Some(""), ..Frame::default() }).contains("id:"));
+    }
+
+    #[test]
+    fn a_notice_names_its_topic_as_json() {
+        let frame = Frame { topic: Some("a\"b\\c"), ..Frame::default() };
+        let sent = text(&Item::Opened(Opened::default()), frame);
+        assert!(sent.ends_with("data: {\"resumed\":false,\"topic\":\"a\\\"b\\\\c\"}\n\n"), "{sent}");
+    }
+
+    #[test]
+    fn a_hidden_event_moves_the_cursor_and_never_clears_it() {
+        let mut out = Vec::new();
+        moved("abc", &mut out);
+        moved("", &mut out);
+        assert_eq!(out, b"id: abc\n\n");
     }
 
     #[test]

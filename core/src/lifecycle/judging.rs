@@ -142,6 +142,7 @@ impl Session {
             }
             self.pump_source(shared);
             self.want_wanted(shared);
+            self.release_acks(shared);
             // What came while the standing was being judged.
             self.retry(shared);
         }
@@ -204,7 +205,11 @@ impl Session {
                 found,
             );
         }
-        if self.peer.history && matches!(self.source, Source::Waiting) {
+        if self.judging() {
+            // A peer that was ahead is judged again once we are there; its words do not wait for that.
+            if self.digests.judges() {
+                return self.hold_ack(shared, version);
+            }
             let found = alloc::format!("an acknowledgement of {version}");
             return self.fault(shared, PeerFaultKind::Sequence, "a standing before anything else", found);
         }

@@ -55,14 +55,15 @@ impl Session {
         true
     }
 
-    /// The answer to the question whether the peer still has what it acknowledged.
-    pub(super) fn undoubted(&mut self, shared: &mut Shared, at: &DigestAt) {
+    /// Whether this is the answer to the question if the peer still has what it acknowledged.
+    pub(super) fn undoubted(&mut self, shared: &mut Shared, at: &DigestAt) -> bool {
         let Some((holds, acked)) = self.evidence.doubted.take_if(|(_, acked)| *acked == at.version) else {
-            return;
+            return false;
         };
         if at.digest.is_none() && acked > self.evidence.peer_floor {
             self.tell_lost(shared, holds, acked);
         }
+        true
     }
 
     /// Told once; how repair stands is another matter, and goes on.

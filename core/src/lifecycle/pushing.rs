@@ -201,13 +201,11 @@ impl Session {
         let (acked, keys_max) = (self.acked, shared.config.wire.blob.keys_max as usize);
         let mut keys: BTreeSet<BlobKey> = BTreeSet::new();
         let mut last: Option<Key> = None;
-        let mut looked = 0;
-        for (key, entry) in shared.views.visible_from(self.announced.as_ref()) {
+        for (looked, (key, entry)) in shared.views.visible_from(self.announced.as_ref()).enumerate() {
             if looked == ANNOUNCED_KEYS_MAX || keys.len() == keys_max {
                 last = Some(key.clone());
                 break;
             }
-            looked += 1;
             if let crate::record::State::Present { blob } = entry.state
                 && entry.version <= acked
                 && !shared.wanted.wants(&blob)

@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 
 /// Where receiving stands.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each link, and a batch is held most of the time")]
 pub(super) enum Receive {
     /// No batch is being looked at.
     Idle,
@@ -85,15 +86,29 @@ pub(super) struct Arrivals {
     applying: VecDeque<Applying>,
     /// Acknowledgements that wait for the digest that must come first.
     pub(super) vouching: u32,
+    /// The highest version that was acknowledged over this link: the peer sends more once it hears of it,
+    /// also while batches that it covers are still in the queue.
+    acknowledged: Version,
 }
 
+/// How many batches may be in the queue for each that may be out: an acknowledgement of what another link
+/// brought covers some that were not looked at yet.
+const QUEUED_FOR_EACH_OUT: usize = 8;
+
 impl Arrivals {
-    fn open(&self) -> usize {
+    fn all(&self) -> usize {
         self.queued.len() + self.applying.len() + self.vouching as usize
     }
 
+    /// Those that were not acknowledged.
+    fn open(&self) -> usize {
+        let open = |to: &Version| *to > self.acknowledged;
+        let queued = self.queued.iter().map(|batch| batch.to).filter(open).count();
+        queued + self.applying.iter().map(|applying| applying.to).filter(open).count()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.open() == 0
+        self.all() == 0
     }
 
     /// Whether records that another link brought are still to be vouched for: until the peer has
@@ -111,13 +126,14 @@ impl Arrivals {
 impl Session {
     /// The peer sends records.
     pub(super) fn on_batch(&mut self, shared: &mut Shared, batch: Batch) {
-        let held = match self.receive {
+        let held = match &self.receive {
             Receive::Stopped => return,
             Receive::Idle => 0,
-            Receive::Held(_) => 1,
+            Receive::Held(held) => usize::from(held.batch.to > self.arrivals.acknowledged),
         };
         let open_max = self.peer.batches_open_max();
-        if held + self.arrivals.open() >= open_max {
+        let (open, all) = (held + self.arrivals.open(), self.arrivals.all());
+        if open >= open_max || all >= open_max * QUEUED_FOR_EACH_OUT {
             let expected = alloc::format!("at most {open_max} batches before one is acknowledged");
             return self.fault(shared, PeerFaultKind::Sequence, expected, batch.to.to_string());
         }
@@ -341,6 +357,7 @@ impl Session {
     /// wait, up to where their blobs are, too.
     pub(super) fn send_ack(&mut self, shared: &mut Shared, watermark: Version) {
         self.acked = self.acked.max(watermark);
+        self.arrivals.acknowledged = self.arrivals.acknowledged.max(watermark);
         if !self.peer.waits {
             return self.send(shared, &Message::Ack { watermark });
         }

@@ -120,17 +120,27 @@ impl Session {
                 self.evidence.asked = Some(version);
             }
         }
+        self.hold_ack(shared, version);
+        false
+    }
+
+    /// Keeps an acknowledgement until a digest was compared.
+    pub(super) fn hold_ack(&mut self, shared: &mut Shared, version: Version) {
         if self.evidence.held.len() >= SENT_MAX {
             let found = alloc::format!("{} without one", SENT_MAX + 1);
             self.fault(shared, PeerFaultKind::Limit, "an answer to a question for a digest", found);
         } else {
             self.evidence.held.push_back(version);
         }
-        false
     }
 
-    fn release_acks(&mut self, shared: &mut Shared) {
-        while !self.is_stopped() && !self.digests.compares() && self.evidence.asked.is_none() {
+    /// Takes the acknowledgements that were kept, unless something is still being compared.
+    pub(super) fn release_acks(&mut self, shared: &mut Shared) {
+        while !self.is_stopped()
+            && !self.judging()
+            && !self.digests.compares()
+            && self.evidence.asked.is_none()
+        {
             let Some(version) = self.evidence.held.pop_front() else { return };
             self.on_ack(shared, version);
         }
@@ -180,13 +190,15 @@ impl Session {
         if self.is_stopped() {
             return;
         }
-        self.undoubted(shared, &at);
+        let undoubted = self.undoubted(shared, &at);
         if self.too_early(shared, "a digest") {
             return;
         }
         let asked = self.evidence.asked.take_if(|asked| *asked == at.version).is_some();
         let vouched = self.evidence.confirming.iter().position(|version| *version == at.version);
-        let answer = asked || vouched.and_then(|at| self.evidence.confirming.remove(at)).is_some();
+        let confirmed = vouched.and_then(|at| self.evidence.confirming.remove(at)).is_some();
+        // An answer that is answered would be answered for ever.
+        let answer = asked || undoubted || confirmed;
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
         let within = at.version >= floor && at.version <= tail;
         if within && shared.opaque.chained && !shared.history.contains(at.version) {
@@ -292,8 +304,9 @@ impl Session {
     pub(super) fn ack_progress(&mut self, shared: &mut Shared, version: Version) -> bool {
         self.evidence.sent.retain(|sent| *sent > version);
         self.evidence.agree(version);
-        // The first one says where the peer stands: nothing could bring progress before it.
-        if self.evidence.last_ack.replace(version).is_none_or(|last| version > last) {
+        // The first one of a reference peer says where it stands: nothing could bring progress before it.
+        let stood = self.peer.history.then_some(Version::ZERO);
+        if self.evidence.last_ack.replace(version).or(stood).is_none_or(|last| version > last) {
             self.evidence.stalled = 0;
             return true;
         }

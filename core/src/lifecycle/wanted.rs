@@ -18,7 +18,7 @@ struct Wants {
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     records: BTreeMap<Version, Wants>,
-    by_key: BTreeMap<Key, Version>,
+    by_key: BTreeMap<Key, BTreeSet<Version>>,
     by_blob: BTreeMap<BlobKey, BTreeSet<Version>>,
     /// Whether the blobs of all keys are still to be looked at since the start, because some were missing
     /// that no entry of the journal tells of: the key after which to look next.
@@ -36,29 +36,31 @@ fn before(version: Version) -> Version {
 }
 
 impl Wanted {
-    /// A record was appended without its blob, or its blob was found missing or damaged.
+    /// A record was appended without its blob, or its blob was found missing or damaged. An earlier one of
+    /// the key that wants its blob goes on until this one is durable: it is what is seen. The caller names
+    /// no record that a durable one has replaced.
     pub(super) fn want(&mut self, key: Key, version: Version, blob: BlobKey) {
-        if self.by_key.get(&key).is_some_and(|known| *known >= version) {
-            return;
-        }
-        self.settle(&key, version);
-        self.by_key.insert(key.clone(), version);
+        self.by_key.entry(key.clone()).or_default().insert(version);
         self.by_blob.entry(blob).or_default().insert(version);
         self.records.insert(version, Wants { key, blob });
     }
 
-    /// A record of this key and version is durable: an earlier one of the key wants nothing any more.
+    /// A record of this key and version is durable: the earlier ones of the key want nothing any more.
     pub(super) fn settle(&mut self, key: &Key, version: Version) {
-        let Some(earlier) = self.by_key.get(key).copied().filter(|earlier| *earlier < version) else {
-            return;
-        };
-        self.by_key.remove(key);
-        if let Some(wants) = self.records.remove(&earlier)
-            && let Some(versions) = self.by_blob.get_mut(&wants.blob)
-        {
-            versions.remove(&earlier);
-            if versions.is_empty() {
-                self.by_blob.remove(&wants.blob);
+        let Some(versions) = self.by_key.get_mut(key) else { return };
+        let later = versions.split_off(&version);
+        let earlier = core::mem::replace(versions, later);
+        if versions.is_empty() {
+            self.by_key.remove(key);
+        }
+        for version in earlier {
+            if let Some(wants) = self.records.remove(&version)
+                && let Some(versions) = self.by_blob.get_mut(&wants.blob)
+            {
+                versions.remove(&version);
+                if versions.is_empty() {
+                    self.by_blob.remove(&wants.blob);
+                }
             }
         }
     }
@@ -67,8 +69,13 @@ impl Wanted {
     pub(super) fn stored(&mut self, blob: BlobKey) -> bool {
         let Some(versions) = self.by_blob.remove(&blob) else { return false };
         for version in versions {
-            if let Some(wants) = self.records.remove(&version) {
-                self.by_key.remove(&wants.key);
+            if let Some(wants) = self.records.remove(&version)
+                && let Some(versions) = self.by_key.get_mut(&wants.key)
+            {
+                versions.remove(&version);
+                if versions.is_empty() {
+                    self.by_key.remove(&wants.key);
+                }
             }
         }
         true
@@ -76,7 +83,7 @@ impl Wanted {
 
     /// Whether the record of this key at this version waits for its blob.
     pub(super) fn pending(&self, key: &Key, version: Version) -> bool {
-        self.by_key.get(key) == Some(&version)
+        self.by_key.get(key).is_some_and(|versions| versions.contains(&version))
     }
 
     /// Whether a record waits for this blob.
@@ -175,10 +182,18 @@ mod tests {
         wanted.settle(&key("a"), v(6));
         assert!(!wanted.pending(&key("a"), v(5)));
         assert!(wanted.wants(&blob(1)), "b still waits for it");
+    }
+
+    #[test]
+    fn what_is_seen_waits_until_the_later_record_is_durable() {
+        let mut wanted = waiting();
         wanted.want(key("b"), v(12), blob(4));
-        assert!(!wanted.wants(&blob(1)) && wanted.pending(&key("b"), v(12)));
-        wanted.want(key("b"), v(11), blob(5));
-        assert!(wanted.pending(&key("b"), v(12)), "an older one changes nothing");
+        assert!(wanted.pending(&key("b"), v(7)) && wanted.pending(&key("b"), v(12)));
+        wanted.settle(&key("b"), v(12));
+        assert!(!wanted.pending(&key("b"), v(7)) && wanted.pending(&key("b"), v(12)));
+        assert_eq!((wanted.len(), wanted.complete(v(20))), (3, v(4)));
+        wanted.stored(blob(4));
+        assert!(!wanted.pending(&key("b"), v(12)));
     }
 
     #[test]

@@ -159,16 +159,15 @@ impl Bench {
         let link = *link;
         let mut ended = None;
         for event in self.host.events.drain(..) {
-            match event {
-                Event::CloseLink { link: closed, reason: CloseReason::Fault(fault) } if closed == link => {
-                    ended = Some(Ended::Fault(fault.what, fault.to_string()));
-                }
-                Event::Verdict { link: judged, verdict: Verdict::Diverged(divergence), .. }
-                    if judged == link =>
-                {
-                    ended = Some(Ended::Diverged(divergence.to_string()));
-                }
-                _ => {}
+            if let Event::CloseLink { link: closed, reason: CloseReason::Fault(fault) } = &event
+                && *closed == link
+            {
+                ended = Some(Ended::Fault(fault.what, fault.to_string()));
+            }
+            if let Event::Verdict { link: judged, verdict: Verdict::Diverged(divergence), .. } = &event
+                && *judged == link
+            {
+                ended = Some(Ended::Diverged(divergence.to_string()));
             }
         }
         if ended.is_some() {

@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod compact;
 pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fence;
