@@ -83,9 +83,8 @@ async fn concurrent_use() {
         let t = topic("t");
         let readers: Vec<_> = (0..50)
             .map(|_| {
-                let (hub, t) = (hub.clone(), t.clone());
+                let mut subscription = hub.subscribe(&[t.clone()], Start::now()).unwrap();
                 tokio::spawn(async move {
-                    let mut subscription = hub.subscribe(&[t], Start::now()).unwrap();
                     let mut last = 0;
                     while let Some(delivery) = subscription.next().await {
                         if let Item::Event { entry, .. } = delivery.item {
