@@ -2,19 +2,19 @@
 # after it ends. Budgets are for two cores with the dependencies already built.
 
 FMT_SECONDS      := 10
-LAYERS_SECONDS   := 30
+LAYERS_SECONDS   := 90
 CLIPPY_SECONDS   := 120
-FEATURES_SECONDS := 60
-UNIT_SECONDS     := 320
+FEATURES_SECONDS := 120
+UNIT_SECONDS     := 900
 DOC_SECONDS      := 60
-NOSTD_SECONDS    := 30
+NOSTD_SECONDS    := 60
 DENY_SECONDS     := 20
 SIM_SECONDS      ?= 150
 CRASH_SECONDS    := 60
-BROWSER_SECONDS  := 60
-MODEL_SECONDS    ?= 60
+BROWSER_SECONDS  := 120
+MODEL_SECONDS    ?= 90
 MUTANTS_APPLY_SECONDS := 10
-# `make test` in all: ten minutes.
+# `make test` in all: some twenty minutes.
 
 DEMO_SECONDS  := 300
 MUTANTS_SECONDS := 900

@@ -83,7 +83,7 @@ async fn concurrent_use() {
         let t = topic("t");
         let readers: Vec<_> = (0..50)
             .map(|_| {
-                let mut subscription = hub.subscribe(&[t.clone()], Start::now()).unwrap();
+                let mut subscription = hub.subscribe(std::slice::from_ref(&t), Start::now()).unwrap();
                 tokio::spawn(async move {
                     let mut last = 0;
                     while let Some(delivery) = subscription.next().await {
