@@ -23,6 +23,8 @@ pub(super) struct Wanted {
     /// Whether the blobs of all keys are still to be looked at since the start, because some were missing
     /// that no entry of the journal tells of: the key after which to look next.
     unlooked: Option<Option<Key>>,
+    /// The answer that is out belongs to a look that was begun anew meanwhile.
+    again: bool,
     /// The blob that was asked for last.
     asked: Option<BlobKey>,
 }
@@ -116,8 +118,10 @@ impl Wanted {
     }
 
     /// The blobs of all keys must be looked at before anything counts as complete.
-    pub(super) fn begin_look(&mut self) {
+    /// Where an answer is `out`, it is of the look before.
+    pub(super) fn begin_look(&mut self, out: bool) {
         self.unlooked = Some(None);
+        self.again = out;
     }
 
     /// After which key to look on, while the look is not over.
@@ -127,7 +131,7 @@ impl Wanted {
 
     /// The look went on up to this key; `None` says that it is over.
     pub(super) fn looked(&mut self, upto: Option<Key>) {
-        self.unlooked = upto.map(Some);
+        self.unlooked = if core::mem::take(&mut self.again) { Some(None) } else { upto.map(Some) };
     }
 
     /// Forgets everything, for a snapshot that replaces all records.
@@ -209,10 +213,13 @@ mod tests {
     #[test]
     fn nothing_is_complete_before_the_look_is_over() {
         let mut wanted = Wanted::default();
-        wanted.begin_look();
+        wanted.begin_look(false);
         assert_eq!(wanted.complete(v(9)), Version::ZERO);
         wanted.looked(Some(key("a")));
         assert_eq!(wanted.unlooked(), Some(&Some(key("a"))));
+        wanted.begin_look(true);
+        wanted.looked(None);
+        assert_eq!(wanted.unlooked(), Some(&None), "that was the look before");
         wanted.looked(None);
         assert_eq!(wanted.complete(v(9)), v(9));
     }

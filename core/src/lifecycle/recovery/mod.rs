@@ -254,8 +254,10 @@ impl Recovery {
             removed,
         };
         let mut wanted = found.wanted;
-        if opaque.wanting {
-            wanted.begin_look();
+        // Where damage to the last batch passes for a torn end, an older record is seen again, whose blob
+        // may have been collected since.
+        if opaque.wanting || report.cut.is_some() {
+            wanted.begin_look(false);
         }
         let tail = found.history.tail();
         let (authority, fenced) = match &opaque.authority {
