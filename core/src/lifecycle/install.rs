@@ -228,6 +228,10 @@ impl Session {
         if cut <= shared.submitted {
             return self.answer_offer_below_tail(shared, cut);
         }
+        // An epoch may have begun here while it waited.
+        if !self.may_receive(shared, cut) {
+            return;
+        }
         // Another link, or this one, brings a snapshot: the peer is answered when that is done.
         if shared.installing() {
             self.offered = Some(offered);
