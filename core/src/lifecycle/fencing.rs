@@ -250,6 +250,13 @@ impl Session {
             let mark = shared.history.epochs().pop()?;
             return Some(fenced_at(theirs, text(&mark), theirs.to_string()));
         }
+        // Above our tail there is no record of an epoch that had ended when our latest began.
+        let latest = shared.history.epoch();
+        let over = |m: &&EpochMark| m.epoch < latest && m.start > ours && m.start.sequence > 0;
+        if let Some(mark) = position.epochs.iter().find(over) {
+            let began = shared.history.epochs().pop()?;
+            return Some(fenced_at(mark.start, text(&began), text(mark)));
+        }
         let bare = last.filter(|mark| mark.start.sequence == 0)?;
         let (_, at) = shared.history.first_after(theirs).filter(|(_, at)| at.epoch < bare.epoch)?;
         (theirs >= shared.history.floor()).then(|| fenced_at(at, at.to_string(), text(bare)))

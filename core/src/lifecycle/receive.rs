@@ -191,12 +191,6 @@ impl Session {
     }
 
     fn advance_held(&mut self, shared: &mut Shared) {
-        let Receive::Held(Held { batch, .. }) = &self.receive else { return };
-        let to = batch.to;
-        // An epoch may have begun here while it waited.
-        if !self.may_receive(shared, to) {
-            return;
-        }
         let Receive::Held(Held { batch, blobs, missing, absent, .. }) = &mut self.receive else { return };
         if let Some(at) = contradiction(shared, &batch.records) {
             let verdict =

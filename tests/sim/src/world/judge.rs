@@ -2,7 +2,7 @@
 
 use super::{Judged, Violation, World};
 use crate::fault::Fault;
-use crate::model::Digest;
+use crate::model::{Digest, Submitted};
 use crate::node::{Damage, Life};
 use std::collections::BTreeMap;
 use strandline_core::error::StorageCause;
@@ -400,7 +400,10 @@ impl World {
     }
 
     fn whole_group(&self, at: usize, digest: &Digest) -> Judged {
-        if self.tree.get(digest).is_some_and(|record| !record.ends_group) {
+        // What another wrote came in batches of its own.
+        let own = |epoch: u64| self.epochs.get(&epoch) == Some(&self.nodes[at].identity);
+        let torn = |record: &Submitted| own(record.version.epoch) && !record.ends_group;
+        if self.tree.get(digest).is_some_and(torn) {
             let text = format!("{at} recovered a part of a batch, up to {}", short(digest));
             return Err(Violation::new("torn group", text));
         }
