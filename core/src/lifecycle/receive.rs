@@ -146,12 +146,15 @@ impl Session {
 
     /// Whether records up to `to` may come over this link at all; says so if not.
     pub(super) fn may_receive(&mut self, shared: &mut Shared, to: Version) -> bool {
-        if self.takes(shared) || to <= shared.submitted {
+        if to <= shared.submitted {
             return true;
         }
-        if shared.authority.is_some() && to.epoch < shared.latest_epoch_number() {
+        let takes = self.takes(shared);
+        if (takes || shared.authority.is_some()) && to.epoch < shared.latest_epoch_number() {
             let ours = alloc::format!("epoch {}", shared.latest_epoch_number());
             self.stop(shared, super::fencing::fenced_at(to, ours, to.to_string()));
+        } else if takes {
+            return true;
         } else if shared.authority.is_some() {
             let verdict =
                 super::judging::diverged(super::api::PairReason::AheadOfTail, to, shared.history.tail());
