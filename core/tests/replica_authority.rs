@@ -4,13 +4,17 @@
 mod common;
 
 use common::cluster::{Cluster, delete, small_config};
+use common::peer::{Peer, record, snapshot};
 use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::api::{
     CloseReason, Divergence, Done, Event, Fenced, MembersChange, MutationError, PairReason, RequestError,
+    RequestId,
 };
 use strandline_core::lifecycle::authority::FenceRefusal;
-use strandline_core::record::{AuthorityId, Version};
+use strandline_core::record::{AuthorityId, State, Version};
 use strandline_core::verdict::Verdict;
+use strandline_core::wire::message::Message;
+use strandline_core::wire::own::{EpochMark, Mark, OwnMessage, Position};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 
@@ -259,4 +263,66 @@ fn no_link_is_closed_for_a_move() {
         assert!(!node.host.events.iter().any(closed));
         assert_eq!(node.links.len(), 2);
     }
+}
+
+fn at(sequence: u64) -> Version {
+    Version::new(1, sequence)
+}
+
+/// A follower without records that is asked to begin epoch 2, and a peer it knows; nothing is done yet.
+fn beginning() -> (Cluster, usize, RequestId) {
+    let mut cluster = Cluster::new(5);
+    cluster.add("a", true, small_config());
+    let b = cluster.add("b", false, small_config());
+    let now = cluster.now;
+    let request = cluster.replica(b).handle_fence(now, 2);
+    (cluster, b, request)
+}
+
+#[test]
+fn a_snapshot_that_waited_while_an_epoch_began_does_not_take_its_place() {
+    let (mut cluster, b, request) = beginning();
+    let mut peer = Peer::native(&mut cluster, b, "a");
+    peer.stand(&mut cluster, at(9), at(9));
+    let (offer, _) = snapshot(at(9), &[record("k", State::Deleted, 9)]);
+    peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
+    let heard = peer.settled(&mut cluster);
+    let asks = |message: &Message| matches!(message, Message::Own(OwnMessage::SnapshotGet(_)));
+    assert!(!heard.iter().any(asks), "{heard:?}");
+    assert!(matches!(cluster.done(b, request), Done::Fenced(_)));
+    assert_eq!(divergence(&mut cluster, b, "a").reason, PairReason::FencedEpoch);
+}
+
+#[test]
+fn a_history_with_records_of_an_epoch_that_was_over_is_no_part_of_ours() {
+    let (mut cluster, b, request) = beginning();
+    assert!(matches!(cluster.done(b, request), Done::Fenced(_)));
+    let peer = Peer::native(&mut cluster, b, "a");
+    let (first, last) = (at(1), Version::new(3, 1));
+    let mark = |epoch, start| EpochMark { epoch, start, authority: AuthorityId::from_text("a") };
+    let here = Mark { version: last, digest: None };
+    let epochs = vec![mark(1, first), mark(3, last)];
+    peer.send_own(&mut cluster, OwnMessage::Position(Position { floor: here, tail: here, epochs }));
+    cluster.settle();
+    let found = divergence(&mut cluster, b, "a");
+    assert_eq!((found.reason, found.at), (PairReason::FencedEpoch, first));
+}
+
+#[test]
+fn an_epoch_without_records_before_ours_is_no_fault() {
+    let (mut cluster, b, request) = beginning();
+    cluster.done(b, request);
+    assert!(matches!(fence(&mut cluster, b, 3), Done::Fenced(_)));
+    let peer = Peer::native(&mut cluster, b, "a");
+    let mark = |epoch, name| EpochMark {
+        epoch,
+        start: Version::new(epoch, 0),
+        authority: AuthorityId::from_text(name),
+    };
+    let here = Mark { version: Version::ZERO, digest: None };
+    let epochs = vec![mark(2, "b")];
+    peer.send_own(&mut cluster, OwnMessage::Position(Position { floor: here, tail: here, epochs }));
+    cluster.settle();
+    let link = cluster.replica(b).status().links.pop().expect("a link");
+    assert!(link.verdict.is_some_and(|verdict| verdict.is_complete()), "{:?}", cluster.nodes[b].host.events);
 }

@@ -11,6 +11,7 @@ mod common;
 use common::cluster::{Cluster, blob_key, delete, key, put, small_config};
 use common::handshake::reference;
 use common::peer::{Peer, record};
+use strandline_core::journal::command::{FileName, SegmentNumber};
 use strandline_core::lifecycle::api::{
     Collect, Done, Event, LinkRole, MembersChange, MutationError, PairReason, RequestError, Scrub,
 };
@@ -604,4 +605,58 @@ fn a_scrub_finds_damage_and_a_peer_mends_it() {
     );
     assert_eq!(contents[&b"k3".to_vec()], Some(vec![3; 100]));
     assert_eq!(contents[&b"k5".to_vec()], Some(vec![5; 100]));
+}
+
+#[test]
+fn what_several_keys_name_is_wanted_for_all_of_them() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.add("a", true, small_config());
+    for name in ["first", "second"] {
+        cluster.put(a, name, b"the same");
+    }
+    cluster.settle();
+    let now = cluster.now;
+    cluster.replica(a).handle_scrub(now, Scrub { bytes_per_second: 1_000_000 });
+    // The first key is read while the blob is sound, the second when it is not.
+    let verifies = |command: &Command| matches!(command, Command::Blob(BlobCommand::Verify { .. }));
+    let mut read = 0;
+    while read == 0 {
+        cluster.tick(1);
+        cluster.drain(a);
+        if cluster.nodes[a].host.commands.iter().any(verifies) {
+            cluster.run(a, verifies);
+            read += 1;
+        } else {
+            cluster.run(a, |command| !verifies(command));
+        }
+    }
+    cluster.nodes[a].host.blobs.stored.insert(blob_key(b"the same"), b"rotten".to_vec());
+    cluster.pass(100);
+    for name in ["first", "second"] {
+        assert!(cluster.replica(a).blob_pending(&key(name)), "{name} says that its blob is not here");
+    }
+    assert_eq!(cluster.replica(a).status().complete, at(0));
+}
+
+#[test]
+fn a_record_that_a_cut_brought_back_says_that_its_blob_was_collected() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.add("a", true, small_config());
+    cluster.put(a, "k", b"before");
+    cluster.settle();
+    let kept = cluster.nodes[a].host.disk.clone();
+    cluster.put(a, "k", b"after");
+    cluster.settle();
+    lose(&mut cluster, a, b"before");
+    cluster.kill(a);
+    // The last batch is torn: only its first bytes are there.
+    let whole = kept.files[&FileName::Segment(SegmentNumber(1))].cache.clone();
+    cluster.nodes[a].host.disk.damage(1, |bytes| {
+        let end = bytes.iter().zip(&whole).position(|(now, then)| now != then).expect("a batch more");
+        bytes[end + 8..].fill(0);
+    });
+    cluster.restart(a);
+    cluster.settle();
+    cluster.pass(60_000);
+    assert!(cluster.replica(a).blob_pending(&key("k")), "the older record is seen, and its blob is gone");
 }
