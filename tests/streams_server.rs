@@ -18,7 +18,7 @@ use strandline_core::stream::{
 };
 use strandline_redis::{Failure, Names, Streams, Waited, Waiter, connect};
 use strandline_tests::streams::backend::Backend as _;
-use strandline_tests::streams::redis::Real;
+use strandline_tests::streams::redis::{ANSWER_MS_MAX, Real};
 use strandline_tests::streams::server::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
@@ -57,7 +57,10 @@ fn an_answer_that_comes_too_late_is_uncertain_and_not_a_no() {
         let process = RedisServer::start(None);
         let client = redis::Client::open(process.url()).expect("an address");
         runtime().block_on(async {
-            let mut patient = client.get_multiplexed_async_connection().await.expect("connected");
+            let config = redis::AsyncConnectionConfig::new()
+                .set_response_timeout(Some(Duration::from_millis(ANSWER_MS_MAX)));
+            let patient = client.get_multiplexed_async_connection_with_config(&config).await;
+            let mut patient = patient.expect("connected");
             let mut server = connect(&client, names.clone(), 300).await.expect("connected");
             let handle = handle(names.layout());
             let op = handle.op(add(), Nonce([1; 16]));

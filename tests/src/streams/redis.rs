@@ -13,8 +13,11 @@ use strandline_core::stream::keyspace::loss::Befall;
 use strandline_core::stream::{
     Contract, EventId, Layout, Outcome, ServerTime, StreamName, StreamOp, layout::PulseKeys,
 };
-use strandline_redis::{Names, Server};
+use strandline_redis::{Names, Server, connect};
 use tokio::runtime::{Builder, Runtime};
+
+/// How long a server may take for one answer; only one that hangs reaches it.
+pub const ANSWER_MS_MAX: u64 = 120_000;
 
 /// A server of its own, and one connection to it.
 pub struct Real {
@@ -47,8 +50,9 @@ impl Real {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let process = RedisServer::start(clock.as_ref());
         let client = redis::Client::open(process.url()).expect("an address");
-        let connection = runtime.block_on(client.get_multiplexed_async_connection()).expect("connected");
-        Self { runtime, server: Server::new(connection, names), process, clock }
+        // A machine under load may take its time; the default of the client gives up after half a second.
+        let server = runtime.block_on(connect(&client, names, ANSWER_MS_MAX)).expect("connected");
+        Self { runtime, server, process, clock }
     }
 
     /// The server's process.
