@@ -15,6 +15,7 @@ pub use recovery::{NotRecovered, StreamRecovery};
 use self::change::{Before, changes, wakes};
 use self::parts::LAYOUT;
 use super::error::StreamError;
+use super::event::EventId;
 use super::keyspace::Keyspace;
 use super::keyspace::loss::Befall;
 use super::name::StreamName;
@@ -178,6 +179,16 @@ impl Embedded {
     pub fn befall(&mut self, now: Now, stream: &StreamName, generation: u64, what: Befall) {
         self.clock = self.time(now.wall);
         self.keyspace.befall(self.clock, stream, generation, what);
+    }
+
+    /// Whether whoever has read the stream up to `after` in this generation should look again: there is
+    /// more, or the generation is over.
+    #[must_use]
+    pub fn has_news(&self, stream: &StreamName, generation: u64, after: EventId) -> bool {
+        let Some(space) = self.keyspace.held(stream) else { return true };
+        let goes_on = space.life.as_ref().is_some_and(|life| life.active && life.generation == generation);
+        let log = space.data.get(&generation).and_then(|data| data.log.as_ref());
+        !goes_on || log.is_some_and(|log| log.last > after)
     }
 
     /// Everything that is held, changes that are not durable yet included.

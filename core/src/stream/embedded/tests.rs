@@ -7,7 +7,7 @@ use crate::seed::Seed;
 use crate::stream::op::{Condition, Nonce, Verb};
 use crate::stream::reply::Told;
 use crate::stream::retention::Wanted;
-use crate::stream::{ConsumerName, Event, EventId, GroupName, Handle, Ids};
+use crate::stream::{ConsumerName, Event, GroupName, Handle, Ids};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec;
