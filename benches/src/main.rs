@@ -10,6 +10,7 @@ mod measure;
 mod open;
 mod plan;
 mod records;
+mod streams;
 
 use comfy_table::{CellAlignment, Table, presets};
 use measure::{Row, Scale};
@@ -77,6 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     plan::rows(&scale, &mut rows)?;
     cpu::decode(&scale, &mut rows)?;
     cpu::apply(&scale, &mut rows);
+    streams::rows(&scale, work.path(), &mut rows)?;
     let lines: Vec<_> = rows.iter().map(Line::from).collect();
     let summary = folder.join("summary.json");
     std::fs::write(&summary, serde_json::to_vec_pretty(&lines)?)?;
