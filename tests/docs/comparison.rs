@@ -7,6 +7,9 @@ use std::fs;
 /// The exported names of the reference of protocol A, one on a line: methods as `Type.Method`.
 const STREAMHIVE_NAMES: &str = include_str!("streamhive_names.txt");
 
+/// What goadesign/pulse says of its pull request 82, one statement on a line, in short.
+const PULSE_STATEMENTS: &str = include_str!("pulse_statements.txt");
+
 struct Row<'a> {
     here: &'a str,
     shown_by: &'a str,
@@ -38,11 +41,11 @@ fn assert_test_exists(of: &str, shown_by: &str) {
     assert!(attribute.is_some(), "{of}: {name} in {file} is no test");
 }
 
-#[test]
-fn every_exported_name_of_streamhive_has_its_row_and_its_test() {
+/// Every line of `expected` has its row below the heading, with its test or the reason for none.
+fn assert_whole(heading: &str, expected: &str) {
     let document = read("docs/COMPARISON.md");
-    let rows = rows(&document, "Protocol A");
-    let names: Vec<&str> = STREAMHIVE_NAMES.lines().collect();
+    let rows = rows(&document, heading);
+    let names: Vec<&str> = expected.lines().collect();
     for name in &names {
         let row = rows.get(name).unwrap_or_else(|| panic!("COMPARISON.md has no row for {name}"));
         if row.shown_by == "-" {
@@ -51,9 +54,15 @@ fn every_exported_name_of_streamhive_has_its_row_and_its_test() {
             assert_test_exists(name, row.shown_by);
         }
     }
-    assert_eq!(
-        rows.len(),
-        names.len(),
-        "COMPARISON.md has rows for names that the reference does not export"
-    );
+    assert_eq!(rows.len(), names.len(), "COMPARISON.md has rows below {heading:?} that nothing asks for");
+}
+
+#[test]
+fn every_exported_name_of_streamhive_has_its_row_and_its_test() {
+    assert_whole("Protocol A", STREAMHIVE_NAMES);
+}
+
+#[test]
+fn every_statement_of_pulse_has_its_row_and_its_test() {
+    assert_whole("Protocol B", PULSE_STATEMENTS);
 }
