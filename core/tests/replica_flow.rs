@@ -143,10 +143,29 @@ fn what_another_link_brought_is_left_out_of_a_batch() {
     });
     let vouched = vouched.expect("what another link brought is vouched for");
     assert_eq!((vouched.version, cluster.replica(b).status().tail), (at(3), at(3)), "the rest waits");
-    peer.send_own(&mut cluster, OwnMessage::Digest(vouched));
+    assert!(vouched.asks, "it waits for our word");
+    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { asks: false, ..vouched }));
     let heard = acks(&peer.settled(&mut cluster));
     assert_eq!((heard.last(), peer.fault(&mut cluster)), (Some(&at(7)), None));
     assert_eq!(cluster.replica(b).status().tail, at(7));
+}
+
+#[test]
+fn only_a_digest_that_asks_is_answered_and_no_answer_asks() {
+    let (mut cluster, a) = writer(3);
+    let mut peer = Peer::without(&mut cluster, a, "p", &[]);
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    let _ = peer.settled(&mut cluster);
+    let status = cluster.replica(a).status();
+    for digest in [None, Some(status.tail_digest)] {
+        let told = DigestAt { version: status.tail, digest, asks: false };
+        peer.send_own(&mut cluster, OwnMessage::Digest(told));
+        assert_eq!(peer.settled(&mut cluster), [], "to {told:?}");
+        let asking = DigestAt { asks: true, ..told };
+        peer.send_own(&mut cluster, OwnMessage::Digest(asking));
+        let answer = Message::Own(OwnMessage::Digest(told));
+        assert_eq!(peer.settled(&mut cluster), [answer], "to {asking:?}");
+    }
 }
 
 #[test]
@@ -169,7 +188,7 @@ fn another_history_in_a_batch_that_overlaps_is_told_apart() {
         _ => None,
     });
     assert_eq!(vouched, Some(at(3)));
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(3), digest: None }));
+    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(3), digest: None, asks: false }));
     let _ = peer.settled(&mut cluster);
     assert_eq!(peer.status(&mut cluster).state, "stopped");
 }

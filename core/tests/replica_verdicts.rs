@@ -180,7 +180,7 @@ fn an_acknowledgement_of_what_was_not_sent_here_is_compared_first() {
         let asked = Message::Own(OwnMessage::DigestGet(DigestGet { version: v(2) }));
         assert_eq!(heard, [asked], "nothing is sent before the answer");
         assert_eq!(peer.status(&mut cluster).acked, Version::ZERO);
-        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(2), digest }));
+        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(2), digest, asks: false }));
         let heard = peer.settled(&mut cluster);
         let goes_on = heard.iter().any(|m| matches!(m, Message::Batch(batch) if batch.from == v(2)));
         assert_eq!(goes_on, agrees, "{heard:?}");
@@ -216,7 +216,7 @@ fn a_version_that_is_not_ours_has_no_digest() {
     let _ = peer.settled(&mut cluster);
     for version in [v(9), Version::new(7, 1)] {
         peer.send_own(&mut cluster, OwnMessage::DigestGet(DigestGet { version }));
-        let answer = Message::Own(OwnMessage::Digest(DigestAt { version, digest: None }));
+        let answer = Message::Own(OwnMessage::Digest(DigestAt { version, digest: None, asks: false }));
         assert_eq!(peer.settled(&mut cluster), [answer]);
     }
 }
@@ -229,7 +229,7 @@ fn a_search_whose_peer_does_not_answer_ends_with_what_is_known() {
     let peer = Peer::native(&mut cluster, a, "p");
     peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
     cluster.settle();
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(8), digest: Some([9; 32]) }));
+    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(8), digest: Some([9; 32]), asks: false }));
     cluster.settle();
     assert_eq!(peer.status(&mut cluster).state, "stopped");
     let keepalive_ms = small_config().keepalive_ms;
@@ -353,7 +353,7 @@ fn a_batch_waits_while_what_the_peer_vouched_for_is_compared() {
     };
     peer.send(&mut cluster, &batch(0, 2));
     assert!(peer.settled(&mut cluster).contains(&Message::Ack { watermark: v(2) }));
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(1), digest: Some([9; 32]) }));
+    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(1), digest: Some([9; 32]), asks: false }));
     peer.send(&mut cluster, &batch(2, 3));
     cluster.settle();
     assert_eq!(cluster.replica(b).status().tail, v(2), "another history is not gone on with");
