@@ -229,7 +229,10 @@ fn a_search_whose_peer_does_not_answer_ends_with_what_is_known() {
     let peer = Peer::native(&mut cluster, a, "p");
     peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
     cluster.settle();
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(8), digest: Some([9; 32]), asks: false }));
+    peer.send_own(
+        &mut cluster,
+        OwnMessage::Digest(DigestAt { version: v(8), digest: Some([9; 32]), asks: false }),
+    );
     cluster.settle();
     assert_eq!(peer.status(&mut cluster).state, "stopped");
     let keepalive_ms = small_config().keepalive_ms;
@@ -353,7 +356,10 @@ fn a_batch_waits_while_what_the_peer_vouched_for_is_compared() {
     };
     peer.send(&mut cluster, &batch(0, 2));
     assert!(peer.settled(&mut cluster).contains(&Message::Ack { watermark: v(2) }));
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(1), digest: Some([9; 32]), asks: false }));
+    peer.send_own(
+        &mut cluster,
+        OwnMessage::Digest(DigestAt { version: v(1), digest: Some([9; 32]), asks: false }),
+    );
     peer.send(&mut cluster, &batch(2, 3));
     cluster.settle();
     assert_eq!(cluster.replica(b).status().tail, v(2), "another history is not gone on with");
