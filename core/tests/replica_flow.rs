@@ -151,6 +151,49 @@ fn what_another_link_brought_is_left_out_of_a_batch() {
 }
 
 #[test]
+fn batches_that_an_acknowledgement_covers_do_not_count_as_out() {
+    use strandline_core::journal::command::StorageCommand;
+    use strandline_core::lifecycle::command::Command;
+    use strandline_core::wire::own::{Mark, Position};
+    let mut cluster = Cluster::new(7);
+    let b = cluster.add("b", false, small_config());
+    let mut peer = Peer::without(&mut cluster, b, "a", &[]);
+    peer.stand(&mut cluster, Version::ZERO, at(20));
+    let other = Peer::without(&mut cluster, b, "c", &[]);
+    other.stand(&mut cluster, Version::ZERO, at(20));
+    cluster.settle();
+    other.send(&mut cluster, &batch(0, 5));
+    for n in 0..8 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    // The first is a duplicate, whose digest is being read: the rest waits for it.
+    cluster.run(b, |c| !matches!(c, Command::Storage(StorageCommand::Read { .. })));
+    assert_eq!(acks(&peer.heard(&mut cluster)), []);
+    // Where we stand is acknowledged to a peer that says again where it stands.
+    let mark = |version| Mark { version, digest: None };
+    let position = Position { floor: mark(Version::ZERO), tail: mark(at(20)), epochs: Vec::new() };
+    peer.send_own(&mut cluster, OwnMessage::Position(position));
+    assert_eq!(acks(&peer.heard(&mut cluster)), [at(5)]);
+    for n in 8..13 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    assert_eq!(peer.fault(&mut cluster), None, "eight are out beyond what was acknowledged");
+    for _ in 0..20 {
+        let asking = peer.settled(&mut cluster).into_iter().find_map(|message| match message {
+            Message::Own(OwnMessage::Digest(at)) => Some(at),
+            _ => None,
+        });
+        let Some(asking) = asking else { break };
+        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { asks: false, ..asking }));
+    }
+    assert_eq!((cluster.replica(b).status().tail, peer.fault(&mut cluster)), (at(13), None));
+    for n in 13..22 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Sequence), "nine are too many");
+}
+
+#[test]
 fn only_a_digest_that_asks_is_answered_and_no_answer_asks() {
     let (mut cluster, a) = writer(3);
     let mut peer = Peer::without(&mut cluster, a, "p", &[]);

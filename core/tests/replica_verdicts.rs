@@ -365,3 +365,50 @@ fn a_batch_waits_while_what_the_peer_vouched_for_is_compared() {
     assert_eq!(cluster.replica(b).status().tail, v(2), "another history is not gone on with");
     assert_eq!(peer.status(&mut cluster).state, "stopped");
 }
+
+/// The digest of the first `records` deletions of `k`.
+fn digest_of(records: u64) -> [u8; 32] {
+    let mut cluster = Cluster::new(1);
+    let b = cluster.add("b", false, small_config());
+    let peer = Peer::native(&mut cluster, b, "p");
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    peer.send(&mut cluster, &deletions(records));
+    cluster.settle();
+    cluster.replica(b).status().tail_digest
+}
+
+fn deletions(count: u64) -> Message {
+    let records = (1..=count).map(|i| record("k", State::Deleted, i)).collect();
+    let (from, to) = (Version::ZERO, v(count));
+    Message::Batch(strandline_core::wire::repair::Batch { from, to, more: false, records })
+}
+
+#[test]
+fn an_acknowledgement_while_the_peer_is_judged_again_counts_afterwards() {
+    use strandline_core::journal::command::StorageCommand;
+    use strandline_core::lifecycle::command::Command;
+    use strandline_core::wire::own::{Mark, Position};
+    let mut cluster = Cluster::new(1);
+    let b = cluster.add("b", false, small_config());
+    let mut peer = Peer::native(&mut cluster, b, "p");
+    let tail = Mark { version: v(2), digest: Some(digest_of(2)) };
+    let position = Position { floor: Mark::default(), tail, epochs: Vec::new() };
+    peer.send_own(&mut cluster, OwnMessage::Position(position));
+    let _ = peer.settled(&mut cluster);
+    let other = Peer::native(&mut cluster, b, "q");
+    other.stand(&mut cluster, Version::ZERO, v(3));
+    other.send(&mut cluster, &deletions(3));
+    // Beyond where the peer stood: the digest there is being read.
+    cluster.run(b, |c| !matches!(c, Command::Storage(StorageCommand::Read { .. })));
+    assert_eq!(cluster.replica(b).status().tail, v(3));
+    // It has taken the third from somewhere else.
+    peer.ack(&mut cluster, v(3));
+    assert_eq!(peer.fault(&mut cluster), None);
+    let asked = Message::Own(OwnMessage::DigestGet(DigestGet { version: v(3) }));
+    let heard = peer.settled(&mut cluster);
+    assert!(heard.contains(&asked), "what was not sent here is compared: {heard:?}");
+    let at = DigestAt { version: v(3), digest: Some(digest_of(3)), asks: false };
+    peer.send_own(&mut cluster, OwnMessage::Digest(at));
+    let _ = peer.settled(&mut cluster);
+    assert_eq!((peer.status(&mut cluster).acked, peer.fault(&mut cluster)), (v(3), None));
+}
