@@ -10,6 +10,7 @@ mod measure;
 mod open;
 mod plan;
 mod records;
+mod repair;
 
 use comfy_table::{CellAlignment, Table, presets};
 use measure::{Row, Scale};
@@ -74,6 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     append::rows(&scale, work.path(), &mut rows)?;
     open::recovery(&scale, work.path(), &mut rows)?;
     open::replica(&scale, work.path(), &mut rows)?;
+    repair::rows(&scale, work.path(), &mut rows)?;
     plan::rows(&scale, &mut rows)?;
     cpu::decode(&scale, &mut rows)?;
     cpu::apply(&scale, &mut rows);
