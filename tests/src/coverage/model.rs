@@ -121,7 +121,7 @@ impl Model {
         };
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&(number * 1_000 + life).to_be_bytes());
-        seed[8..16].copy_from_slice(&self.rng.next().to_be_bytes());
+        seed[8..16].copy_from_slice(&self.rng.number().to_be_bytes());
         let hub = Hub::new(config, Run(life), Seed::new(seed), at_ms(self.ms));
         Node { hub, life, commands: VecDeque::new(), answers: Vec::new() }
     }
@@ -162,7 +162,7 @@ impl Model {
                     self.truth.published(self.ms, name, accepted.mark, number);
                 }
             } else if !self.broker.unreachable {
-                let nonce = self.rng.next().to_be_bytes();
+                let nonce = self.rng.number().to_be_bytes();
                 let asked = Asked { topic: name, seen: None, nonce };
                 _ = self.script(asked, &format!("elsewhere {number}"), number);
             }
