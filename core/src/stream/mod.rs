@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod contract;
+pub mod embedded;
 pub mod error;
 pub mod event;
 pub mod fence;
@@ -26,6 +27,7 @@ pub mod time;
 pub mod word;
 
 pub use contract::{GroupContract, Start};
+pub use embedded::Embedded;
 pub use error::{CallerError, ForeignFault, ServerFault, StreamError};
 pub use event::{Event, EventId, Ids, OnceKey};
 pub use handle::Handle;
