@@ -143,7 +143,8 @@ fn one_opener_and_nothing_after_the_close() {
     embedded.close().unwrap();
     assert!(block_on(waiting), "whoever waits is told");
     let outcome = block_on(other.apply(add("two")));
-    let Outcome::Answered { result: Err(StreamError::Server(ServerFault::Refused { word, .. })), .. } = outcome
+    let Outcome::Answered { result: Err(StreamError::Server(ServerFault::Refused { word, .. })), .. } =
+        outcome
     else {
         panic!("{outcome:?}")
     };

@@ -5,6 +5,7 @@
 //! fenced. Every operation is one atomic step on the server's state; [`keyspace::Keyspace::apply`] is
 //! that step: the specification, the embedded backend, and what the scripts on Redis are held to.
 
+pub mod client;
 pub mod contract;
 pub mod embedded;
 pub mod error;
