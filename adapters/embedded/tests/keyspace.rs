@@ -5,6 +5,7 @@ use futures::future::join_all;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::embedded::EmbeddedLimits;
 use strandline_core::stream::op::{Condition, Nonce};
 use strandline_core::stream::reply::Told;
@@ -12,7 +13,7 @@ use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{
     Event, EventId, Handle, Layout, OnceKey, Outcome, ServerFault, StreamError, StreamName, StreamOp, Verb,
 };
-use strandline_embedded::{Embedded, EmbeddedOptions, OpenFailed, Watch};
+use strandline_embedded::{Embedded, EmbeddedOptions, OpenFailed};
 use strandline_file::OpenError;
 
 fn handle() -> Handle {
@@ -111,20 +112,24 @@ fn a_wait_ends_when_something_comes_or_time_is_up() {
     let home = tempfile::tempdir().unwrap();
     for embedded in [Embedded::in_memory(), open(home.path())] {
         let (stream, generation) = (StreamName::new("orders").unwrap(), 1);
-        let watch = |after| vec![Watch { stream: stream.clone(), generation, after }];
+        let watch = |after| vec![LogPosition { stream: stream.clone(), generation, after }];
         let Told::Added { id: Some(first) } = done(block_on(embedded.apply(add("one")))) else {
             panic!("published")
         };
-        assert!(block_on(embedded.wait(watch(EventId::ZERO), 60_000)), "it is there already");
-        assert!(!block_on(embedded.wait(watch(first), 20)), "nothing comes");
+        assert_eq!(
+            block_on(embedded.wait(watch(EventId::ZERO), 60_000)),
+            Waited::Rung,
+            "it is there already"
+        );
+        assert_eq!(block_on(embedded.wait(watch(first), 20)), Waited::TimeOut, "nothing comes");
         let waiting = embedded.wait(watch(first), 60_000);
         let other = embedded.clone();
         let publisher = thread::spawn(move || done(block_on(other.apply(add("two")))));
-        assert!(block_on(waiting));
+        assert_eq!(block_on(waiting), Waited::Rung);
         publisher.join().unwrap();
         let ended = embedded.wait(watch(EventId::MAX), 60_000);
         done(block_on(embedded.apply(handle().op(Verb::Destroy, Nonce([0; 16])))));
-        assert!(block_on(ended), "the end rings, too");
+        assert_eq!(block_on(ended), Waited::Rung, "the end rings, too");
     }
 }
 
@@ -135,13 +140,13 @@ fn one_opener_and_nothing_after_the_close() {
     let second = Embedded::open(home.path(), small());
     assert!(matches!(second, Err(OpenFailed::Open(OpenError::InUse(_)))), "{second:?}");
     let waiting = embedded.wait(
-        vec![Watch { stream: StreamName::new("orders").unwrap(), generation: 1, after: EventId::MAX }],
+        vec![LogPosition { stream: StreamName::new("orders").unwrap(), generation: 1, after: EventId::MAX }],
         60_000,
     );
     done(block_on(embedded.apply(add("one"))));
     let other = embedded.clone();
     embedded.close().unwrap();
-    assert!(block_on(waiting), "whoever waits is told");
+    assert_eq!(block_on(waiting), Waited::Rung, "whoever waits is told");
     let outcome = block_on(other.apply(add("two")));
     let Outcome::Answered { result: Err(StreamError::Server(ServerFault::Refused { word, .. })), .. } =
         outcome
@@ -151,6 +156,33 @@ fn one_opener_and_nothing_after_the_close() {
     assert_eq!(word, "CLOSED");
     // The directory is free while a handle is still held.
     assert_eq!(payloads(&open(home.path())), ["one"]);
+}
+
+/// The API of applications, on a directory.
+#[tokio::test]
+async fn streams_for_applications_stand_on_it() {
+    use futures::StreamExt as _;
+    use strandline_streams::{Item, Start, Streams};
+    let home = tempfile::tempdir().unwrap();
+    let embedded = open(home.path());
+    let (streams, driver) = Streams::new(embedded.clone()).unwrap();
+    let driving = tokio::spawn(driver.run(tokio::time::sleep));
+    let orders = streams.stream("orders").unbounded().handle().unwrap();
+    let first = orders.add(Event::new("e", "one").unwrap()).await.unwrap();
+    let mut reader = orders.reader().start(Start::Oldest).open().await.unwrap();
+    let mut expected = vec![first];
+    for text in ["two", "three"] {
+        expected.push(orders.add(Event::new("e", text).unwrap()).await.unwrap());
+    }
+    for id in expected {
+        let Some(Ok(Item::Event(delivery))) = reader.next().await else { panic!("an event") };
+        assert_eq!(delivery.id, id);
+    }
+    drop((reader, orders));
+    streams.close();
+    driving.await.unwrap();
+    embedded.close().unwrap();
+    assert_eq!(payloads(&open(home.path())), ["one", "two", "three"]);
 }
 
 #[test]

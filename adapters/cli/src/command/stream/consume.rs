@@ -7,8 +7,12 @@ use super::target::{Access, Contract, Place, Target, closing};
 use crate::context::Context;
 use crate::exit::Failure;
 use std::time::Duration;
+use strandline_core::stream::client::LogPosition;
+use strandline_core::stream::event::Entry;
 use strandline_core::stream::group::{Consumer, Taken};
 use strandline_core::stream::limits::LEASE_MS_DEFAULT;
+use strandline_core::stream::op::Lease;
+use strandline_core::stream::reply::Told;
 use strandline_core::stream::settings::{TakeSettings, Taking};
 use strandline_core::stream::{ConsumerName, EventId, GroupName, Ids, Start, StreamName, Verb};
 
@@ -111,7 +115,7 @@ impl Run<'_> {
         }
     }
 
-    async fn ask(&mut self, verb: Verb) -> Result<strandline_core::stream::reply::Told, Failure> {
+    async fn ask(&mut self, verb: Verb) -> Result<Told, Failure> {
         let handle = self.consumer.handle(&self.args.stream);
         let mut handle = handle.expect("joined above").clone();
         self.target.ask(&mut handle, verb).await
@@ -122,6 +126,10 @@ impl Run<'_> {
             self.claim(idle_ms).await?;
         }
         while self.left > 0 {
+            // What comes behind this position meanwhile rings the wait below.
+            let Told::Attended { last: after } = self.ask(Verb::Attend).await? else {
+                unreachable!("attending tells the last position")
+            };
             self.consumer.pass().map_err(|error| fault::caller(&error))?;
             let mut quiet = true;
             while let Some(taken) = self.step().await? {
@@ -135,20 +143,15 @@ impl Run<'_> {
             if quiet {
                 let handle = self.consumer.handle(&self.args.stream).expect("joined above");
                 let generation = handle.bound().map_or(0, |bound| bound.generation);
-                // News after the newest event there is: older ones were just asked for.
-                let attended = self.ask(Verb::Attend).await?;
-                let last = match attended {
-                    strandline_core::stream::reply::Told::Attended { last } => last,
-                    other => unreachable!("attending tells the last position, not {other:?}"),
-                };
-                self.target.wait(&[(self.args.stream.clone(), generation, last)], WAIT_MS).await?;
+                let stream = self.args.stream.clone();
+                self.target.wait(vec![LogPosition { stream, generation, after }], WAIT_MS).await;
             }
         }
         Ok(())
     }
 
     /// Prints, then acknowledges: what was printed last may be printed again after a crash.
-    async fn hand_over(&mut self, entries: &[strandline_core::stream::event::Entry]) -> Result<(), Failure> {
+    async fn hand_over(&mut self, entries: &[Entry]) -> Result<(), Failure> {
         let mut ids = Vec::new();
         for entry in entries.iter().take(usize::try_from(self.left).unwrap_or(usize::MAX)) {
             show::entry(self.context.output, entry)?;
@@ -164,8 +167,6 @@ impl Run<'_> {
 
     /// Takes over what others left pending, under the group's lease.
     async fn claim(&mut self, idle_ms: u64) -> Result<(), Failure> {
-        use strandline_core::stream::op::Lease;
-        use strandline_core::stream::reply::Told;
         let (group, consumer) = (self.args.group.clone(), self.consumer.name().clone());
         let owner = self.consumer.owner(&self.args.stream);
         let lease_ms = LEASE_MS_DEFAULT;

@@ -6,14 +6,16 @@ use crate::exit::Failure;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use strandline_core::journal::log::LogError;
+use strandline_core::stream::client::LogPosition;
 use strandline_core::stream::embedded::EmbeddedError;
 use strandline_core::stream::op::Nonce;
 use strandline_core::stream::reply::Told;
 use strandline_core::stream::retention::Settings;
-use strandline_core::stream::{EventId, Handle, Layout, Outcome, StreamName, StreamOp, Verb};
+use strandline_core::stream::{Handle, Layout, Outcome, StreamName, StreamOp, Verb};
 use strandline_embedded::{Embedded, EmbeddedOptions, OpenFailed};
 use strandline_file::OpenError;
-use strandline_redis::{ANSWER_MS_DEFAULT, Names, Server, Waited, Waiter, connect};
+use strandline_redis::{ANSWER_MS_DEFAULT, Names, Redis, Server, connect};
+use strandline_streams::{Backend as _, Waited};
 
 /// How long another command's hold on the directory is waited for.
 const IN_USE: Duration = Duration::from_secs(5);
@@ -93,11 +95,10 @@ pub(super) fn adopting(stream: &StreamName) -> Result<Handle, Failure> {
     handle.map_err(|error| fault::caller(&error))
 }
 
-/// A server and the way to it.
+/// A server: one way for operations, and a connection to look around with.
 pub(super) struct Remote {
-    client: redis::Client,
+    redis: Redis,
     pub(super) server: Server<redis::aio::MultiplexedConnection>,
-    waiter: Option<Waiter>,
 }
 
 pub(super) enum Target {
@@ -136,11 +137,12 @@ impl Place {
             Failure::usage(format!("expected an address like redis://HOST:PORT/, found {url:?}: {e}"))
         })?;
         let names = Names::Tagged { prefix: self.prefix.clone(), tag: None };
-        let server = connect(&client, names, ANSWER_MS_DEFAULT).await;
+        let server = connect(&client, names.clone(), ANSWER_MS_DEFAULT).await;
         let server = server.map_err(|e| {
             Failure::peer(format!("cannot reach {url}: {e}")).advise("is the server running there?")
         })?;
-        Ok(Target::Remote(Box::new(Remote { client, server, waiter: None })))
+        let redis = Redis::of(client, names, ANSWER_MS_DEFAULT);
+        Ok(Target::Remote(Box::new(Remote { redis, server })))
     }
 }
 
@@ -189,7 +191,7 @@ impl Target {
     async fn apply(&mut self, op: StreamOp) -> Outcome {
         match self {
             Self::Directory(embedded) => embedded.apply(op).await,
-            Self::Remote(remote) => remote.server.apply(&op).await,
+            Self::Remote(remote) => remote.redis.apply(op).await,
         }
     }
 
@@ -216,27 +218,15 @@ impl Target {
         }
     }
 
-    /// Waits for news behind these positions, on a connection of its own.
-    pub(super) async fn wait(
-        &mut self,
-        logs: &[(StreamName, u64, EventId)],
-        wait_ms: u64,
-    ) -> Result<(), Failure> {
-        let Self::Remote(remote) = self else {
-            // Nobody else can publish while this process has the directory.
-            return Ok(());
+    /// Waits for news behind these positions.
+    pub(super) async fn wait(&self, logs: Vec<LogPosition>, wait_ms: u64) {
+        let waited = match self {
+            Self::Directory(embedded) => embedded.wait(logs, wait_ms).await,
+            Self::Remote(remote) => remote.redis.wait(logs, wait_ms).await,
         };
-        let mut waiter = match remote.waiter.take() {
-            Some(waiter) => waiter,
-            None => Waiter::connect(&remote.client, remote.server.names().clone(), wait_ms)
-                .await
-                .map_err(|e| Failure::peer(format!("cannot wait for news: {e}")))?,
-        };
-        match waiter.wait(logs).await {
-            Waited::Rung | Waited::TimeOut => remote.waiter = Some(waiter),
-            Waited::Broken => tokio::time::sleep(PAUSE).await,
+        if waited == Waited::Broken {
+            tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
     }
 
     /// Leaves the directory.
