@@ -22,6 +22,7 @@ pub mod config;
 pub mod delivery;
 mod digests;
 pub mod entry;
+mod epochs;
 mod fencing;
 mod fetch;
 pub mod history;

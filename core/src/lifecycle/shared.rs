@@ -142,6 +142,8 @@ pub(super) struct Shared {
     pub(super) submitted: Version,
     /// The latest epoch submitted, and who writes in it.
     pub(super) submitted_epoch: Option<(u64, AuthorityId)>,
+    /// The latest epoch that links were told of.
+    pub(super) told_epoch: u64,
     /// The highest epoch that any peer has named in this run.
     pub(super) peers_epoch: u64,
     /// The epoch that is being taken.
@@ -241,6 +243,7 @@ impl Shared {
             history: parts.history,
             submitted,
             submitted_epoch: last_epoch.map(|mark| (mark.epoch, mark.authority)),
+            told_epoch: 0,
             peers_epoch: 0,
             fencing: None,
             beginning: None,
