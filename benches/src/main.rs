@@ -12,6 +12,7 @@ mod measure;
 mod open;
 mod plan;
 mod records;
+mod repair;
 
 use comfy_table::{CellAlignment, Table, presets};
 use measure::{Row, Scale};
@@ -81,6 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if wanted("replica") {
         open::replica(&scale, work.path(), &mut rows)?;
+        repair::rows(&scale, work.path(), &mut rows)?;
         plan::rows(&scale, &mut rows)?;
         cpu::decode(&scale, &mut rows)?;
         cpu::apply(&scale, &mut rows);

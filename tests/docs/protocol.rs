@@ -167,9 +167,11 @@ fn sample(kind: MessageType) -> Message {
             }],
         })),
         MessageType::DigestGet => own(OwnMessage::DigestGet(DigestGet { version: Version::new(1, 7) })),
-        MessageType::Digest => {
-            own(OwnMessage::Digest(DigestAt { version: Version::new(1, 7), digest: Some([0x44; 32]) }))
-        }
+        MessageType::Digest => own(OwnMessage::Digest(DigestAt {
+            version: Version::new(1, 7),
+            digest: Some([0x44; 32]),
+            asks: false,
+        })),
         MessageType::SnapshotOffer => own(OwnMessage::SnapshotOffer(SnapshotOffer {
             cut: Version::new(1, 7),
             cut_digest: Some([0x44; 32]),

@@ -24,6 +24,8 @@ pub enum LostReason {
     Rewound,
     /// A lower position came after a higher one.
     OutOfOrder,
+    /// The log that positions come from was replaced by a snapshot, or reached no further.
+    Reset,
     /// The last subscriber left, and the subscription ended.
     Stopped,
     /// The topic was idle and is forgotten.
@@ -46,6 +48,7 @@ impl LostReason {
             Self::NewIncarnation => "new_incarnation",
             Self::Rewound => "rewound",
             Self::OutOfOrder => "out_of_order",
+            Self::Reset => "reset",
             Self::Stopped => "stopped",
             Self::Idle => "idle",
             Self::Closed => "closed",
@@ -63,6 +66,7 @@ impl LostReason {
             Self::NewIncarnation => Reason::OtherIncarnation,
             Self::Rewound => Reason::Rewound,
             Self::OutOfOrder => Reason::OutOfOrder,
+            Self::Reset => Reason::Reset,
             Self::Stopped | Self::Idle => Reason::NoCoverage,
             Self::Closed => Reason::Closed,
         }

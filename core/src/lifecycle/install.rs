@@ -77,6 +77,8 @@ pub(super) struct Install {
     pub(super) missing: BTreeSet<BlobKey>,
     /// Blobs that the peer which brings it does not have either: its records wait for them.
     pub(super) absent: BTreeSet<BlobKey>,
+    /// How many blobs had been found lost when it began.
+    pub(super) blobs_lost: u64,
 }
 
 impl Install {
@@ -102,6 +104,7 @@ impl Install {
             unlooked: BTreeSet::new(),
             missing: BTreeSet::new(),
             absent: BTreeSet::new(),
+            blobs_lost: shared.blobs_lost,
         }
     }
 

@@ -168,6 +168,8 @@ pub(super) struct Shared {
     pub(super) wanted: Wanted,
     /// Whether the blob store is being asked for what is wanted.
     pub(super) looking: bool,
+    /// How many blobs were found lost: an earlier look at blobs does not count any more.
+    pub(super) blobs_lost: u64,
     /// The collection of blobs under way.
     pub(super) collection: Option<Collection>,
     /// The scrub under way.
@@ -256,6 +258,7 @@ impl Shared {
             partials: Partials::default(),
             wanted: parts.wanted,
             looking: false,
+            blobs_lost: 0,
             collection: None,
             scrubbing: None,
             sharing,

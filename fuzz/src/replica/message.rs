@@ -143,7 +143,8 @@ impl Peer {
             }),
             19 => {
                 let version = version(input, status);
-                OwnMessage::Digest(DigestAt { version, digest: digest(input, status) })
+                let digest = digest(input, status);
+                OwnMessage::Digest(DigestAt { version, digest, asks: input.below(2) == 0 })
             }
             21 => {
                 let watermark = version(input, status);
@@ -225,7 +226,7 @@ impl Peer {
             }
             OwnMessage::DigestGet(get) => {
                 let digest = (get.version == status.tail).then_some(status.tail_digest);
-                Some(OwnMessage::Digest(DigestAt { version: get.version, digest }))
+                Some(OwnMessage::Digest(DigestAt { version: get.version, digest, asks: false }))
             }
             OwnMessage::Ack(_)
             | OwnMessage::Digest(_)

@@ -7,7 +7,7 @@ use super::rng::Rng;
 use super::tally::Tally;
 use std::collections::VecDeque;
 use strandline_core::coverage::{
-    BufferLimits, Claim, Command, Event, From, Hub, HubCompletion, HubConfig, HubLimits, HubTimes, Message,
+    BufferLimits, Claim, Command, Event, From, History, Hub, HubCompletion, HubConfig, HubLimits, HubTimes,
     Minted, Publish, Publishing, Subscribe, TopicName, Upstream,
 };
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
@@ -314,7 +314,7 @@ impl Model {
                 self.nodes[node].answers.push((back, ticket.complete(result)));
             }
             Command::History { ticket, .. } => {
-                self.nodes[node].answers.push((back, ticket.complete(Ok(Vec::<Message>::new()))));
+                self.nodes[node].answers.push((back, ticket.complete(Ok(History::Run(Vec::new())))));
             }
         }
         true
