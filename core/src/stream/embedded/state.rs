@@ -343,6 +343,48 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_back_put_off_and_buried_comes_back() {
+        use crate::stream::contract::{GroupContract, Start};
+        use crate::stream::event::{Event, EventId, Ids};
+        use crate::stream::filter::Filter;
+        use crate::stream::handle::Handle;
+        use crate::stream::name::{ConsumerName, GroupName, StreamName};
+        use crate::stream::op::{Condition, Nonce, Verb};
+        use crate::stream::reply::Told;
+        use crate::stream::retention::Wanted;
+
+        let handle = Handle::new(StreamName::new("s").unwrap(), Wanted::default(), LAYOUT).unwrap();
+        let (group, consumer) = (GroupName::new("g").unwrap(), ConsumerName::new("c").unwrap());
+        let mut keyspace = Keyspace::new(LAYOUT);
+        let mut step = |at, verb| {
+            let op = handle.op(verb, Nonce([7; 16]));
+            keyspace.apply(ServerTime::from_ms(at), &op).unwrap().told
+        };
+        for at in 1..4 {
+            let event = Event::new("e", "body").unwrap();
+            let _ = step(at, Verb::Add { event, condition: Condition::Always });
+        }
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 5 };
+        let _ = step(4, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+        let _ = step(5, Verb::GroupRegister { group: group.clone(), consumer: consumer.clone() });
+        let _ = step(6, Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 9 });
+        let one = |ms| Ids::new(alloc::vec![EventId { ms, seq: 0 }]).unwrap();
+        let nack = |ms, delay_ms| Verb::GroupNack {
+            group: group.clone(),
+            consumer: consumer.clone(),
+            ids: one(ms),
+            delay_ms,
+        };
+        assert_eq!(step(7, nack(1, 0)), Told::Nacked { count: 1 });
+        assert_eq!(step(8, nack(2, 50)), Told::Nacked { count: 1 });
+        let bury = Verb::GroupBury { group: group.clone(), consumer: consumer.clone(), ids: one(3) };
+        assert!(matches!(step(9, bury), Told::Buried { count: 1, .. }));
+        let bytes = encode(ServerTime::from_ms(9), &keyspace, u64::MAX).unwrap();
+        assert_eq!(decode(&bytes), Ok((ServerTime::from_ms(9), keyspace)));
+    }
+
+    #[test]
     fn what_is_cut_short_or_goes_on_is_refused() {
         let mut bytes = encode(ServerTime::from_us(77), &keyspace(), u64::MAX).unwrap();
         for len in 0..bytes.len() {
