@@ -10,6 +10,7 @@ use super::command::{BlobCommand, Command};
 use super::compact::CompactPurpose;
 use super::compaction::Running;
 use super::config::ReplicaConfig;
+use super::doubt::Doubts;
 use super::fencing::{Beginning, Fencing};
 use super::history::History;
 use super::install::Install;
@@ -176,6 +177,8 @@ pub(super) struct Shared {
     pub(super) collection: Option<Collection>,
     /// The scrub under way.
     pub(super) scrubbing: Option<Scrubbing>,
+    /// Blobs that may be damaged, as peers found out.
+    pub(super) doubts: Doubts,
     /// Reads of the journal for peers.
     pub(super) sharing: Sharing,
     /// Checkpoints that a session serves to a peer.
@@ -264,6 +267,7 @@ impl Shared {
             blobs_lost: 0,
             collection: None,
             scrubbing: None,
+            doubts: Doubts::default(),
             sharing,
             pins: BTreeMap::new(),
             install: None,

@@ -115,6 +115,13 @@ impl Replica {
                     self.each(Session::want_wanted);
                 }
             }
+            (BlobPurpose::Doubt(key), BlobOutcome::Verify(result)) => {
+                let (waiting, sound) = self.shared.on_doubt_checked(key, result);
+                for (link, place) in waiting {
+                    self.with(link, |s, shared| s.on_doubt_settled(shared, key, place, &sound));
+                    self.with(link, Session::resume);
+                }
+            }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
         }
     }
