@@ -15,6 +15,7 @@ mod output;
 mod peers;
 mod report;
 mod text;
+mod topics;
 mod tree;
 mod watch;
 
