@@ -6,17 +6,16 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::Duration;
-use strandline_core::stream::error::CallerError;
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::event::Event;
 use strandline_core::stream::op::{Condition, Nonce};
 use strandline_core::stream::reply::{Told, Uncertain};
 use strandline_core::stream::retention::Settings;
-use strandline_core::stream::settings::TakeSettings;
 use strandline_core::stream::{
     EventId, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, StreamReply,
     Verb, Wanted, filter::Filter,
 };
-use strandline_redis::{Failure, Names, Streams, Waited, Waiter, connect};
+use strandline_redis::{Names, Waiter, connect};
 use strandline_tests::streams::backend::Backend as _;
 use strandline_tests::streams::redis::{ANSWER_MS_MAX, Real};
 use strandline_tests::streams::server::RedisServer;
@@ -106,8 +105,8 @@ fn waiting_has_a_connection_of_its_own() {
         let client = redis::Client::open(process.url()).expect("an address");
         runtime().block_on(async {
             let mut server = connect(&client, names.clone(), 5_000).await.expect("connected");
-            let orders = StreamName::new("orders").expect("a name");
-            let logs = [(orders, 1, EventId::ZERO)];
+            let stream = StreamName::new("orders").expect("a name");
+            let logs = [LogPosition { stream, generation: 1, after: EventId::ZERO }];
             let mut quick = Waiter::connect(&client, names.clone(), 20).await.expect("connected");
             assert_eq!(quick.wait(&logs).await, Waited::TimeOut);
             let mut waiter = Waiter::connect(&client, names.clone(), 60_000).await.expect("connected");
@@ -212,7 +211,7 @@ fn all_operations(real: &mut Real) {
     ask(real, &mut handle, Verb::GroupRegister { group: g(), consumer: c() });
     ask(real, &mut handle, Verb::GroupKeepAlive { group: g(), consumer: c() });
     let read = ask(real, &mut handle, Verb::GroupRead { group: g(), consumer: c(), events_max: 5 });
-    let Told::Entries(entries) = read.told else { panic!("entries") };
+    let Told::Taken { entries, .. } = read.told else { panic!("entries") };
     let ids = || Ids::new([entries[0].id]).expect("one");
     ask(real, &mut handle, Verb::GroupAck { group: g(), ids: ids() });
     let leased =
@@ -230,7 +229,18 @@ fn all_operations(real: &mut Real) {
     };
     ask(real, &mut handle, claim);
     ask(real, &mut handle, Verb::GroupSweep { group: g(), lease: lease(), grace_ms: 1000 });
-    ask(real, &mut handle, Verb::GroupDetach { group: g(), consumer: c() });
+    let one = |at: usize| Ids::new([entries[at].id]).expect("one");
+    for (at, delay_ms) in [(0, 0), (1, 60_000)] {
+        ask(real, &mut handle, Verb::GroupNack { group: g(), consumer: c(), ids: one(at), delay_ms });
+    }
+    ask(real, &mut handle, add());
+    let read = ask(real, &mut handle, Verb::GroupRead { group: g(), consumer: c(), events_max: 5 });
+    let Told::Taken { entries: more, .. } = read.told else { panic!("entries") };
+    let last = || Ids::new([more[0].id]).expect("one");
+    ask(real, &mut handle, Verb::GroupBury { group: g(), consumer: c(), ids: last() });
+    ask(real, &mut handle, Verb::DeadRead { after: EventId::ZERO, events_max: 5 });
+    ask(real, &mut handle, Verb::DeadRemove { ids: last() });
+    ask(real, &mut handle, Verb::GroupDetach { group: g(), consumer: c(), release: true });
     ask(real, &mut handle, Verb::Remove { ids: ids() });
     ask(real, &mut handle, Verb::Destroy);
 }
@@ -257,7 +267,7 @@ fn every_key_a_tagged_script_touches_was_declared() {
             assert_eq!(tags.len(), 1, "all keys of a step share a slot: {declared:?}");
         }
     }
-    assert!(scripts.len() >= 19 && commands > 60, "{} scripts, {commands} commands", scripts.len());
+    assert!(scripts.len() >= 23 && commands > 60, "{} scripts, {commands} commands", scripts.len());
 }
 
 /// More IDs than fit on Lua's stack at once.
@@ -289,7 +299,9 @@ fn more_than_20000_ids_in_one_call() {
         loop {
             let read =
                 Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 10_000 };
-            let Told::Entries(entries) = ask(&mut real, &mut handle, read).told else { panic!("entries") };
+            let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read).told else {
+                panic!("entries")
+            };
             if entries.is_empty() {
                 break;
             }
@@ -335,49 +347,5 @@ fn a_generation_with_20000_groups_is_destroyed_whole() {
         assert_eq!(ask(&mut real, &mut handle, Verb::Destroy).told, Told::Destroyed { now: true });
         let left: Vec<String> = real.send(cmd("KEYS").arg("*")).expect("keys");
         assert_eq!(left.len(), 1, "only the tombstone is left: {left:?}");
-    }
-}
-
-/// The way of an application: handles, a reader that waits, an end that reaches it.
-#[test]
-fn handles_and_a_reader_of_an_application() {
-    for names in both() {
-        let process = RedisServer::start(None);
-        runtime().block_on(async {
-            let streams = Streams::connect(&process.url(), names).await.expect("connected");
-            let settings = Settings::new().max_len(100).ttl(Duration::from_secs(60));
-            let mut orders = streams.stream("orders", settings).expect("a handle");
-            let missing = orders.add_if_exists(event()).await;
-            assert_eq!(missing, Err(Failure::Refused(CallerError::StreamNotFound.into())));
-            orders.open().await.expect("opened");
-            let taking = TakeSettings::new().block(Duration::from_secs(60)).taking().expect("settings");
-            let mut tail = streams.reader(&[&orders], taking).await.expect("a reader");
-
-            let key = OnceKey::new("k").expect("a key");
-            let (first, published) = orders.add_once(key.clone(), event()).await.expect("published");
-            assert!(published);
-            assert_eq!(orders.add_once(key, event()).await, Ok((first, false)));
-            let (_, entry) = tail.next().await.expect("an event");
-            assert_eq!(entry.id, first, "what came between being made and the first wait is not missed");
-
-            let mut publisher = orders.clone();
-            let later = async {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                publisher.append_after(first, event()).await
-            };
-            let (entry, second) = tokio::join!(tail.next(), later);
-            let second = second.expect("published").expect("behind the first");
-            assert_eq!(entry.expect("an event").1.id, second);
-            assert_eq!(orders.append_after(first, event()).await, Ok(None));
-            assert_eq!(orders.snapshot().await.expect("a snapshot").len(), 2);
-            assert_eq!(orders.replay(first).await.expect("a replay").len(), 1);
-            assert_eq!(orders.remove(Ids::new([first]).expect("one")).await, Ok(1));
-
-            assert_eq!(orders.destroy().await, Ok(true));
-            assert_eq!(orders.destroy().await, Ok(false));
-            let ended = tail.next().await;
-            let destroyed = CallerError::StreamDestroyed { current: Some(1) };
-            assert_eq!(ended, Err(Failure::Refused(destroyed.into())));
-        });
     }
 }

@@ -5,10 +5,11 @@ use crate::server::Server;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisError};
 use std::time::Duration;
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::error::{CallerError, StreamError};
 use strandline_core::stream::layout::PulseKeys;
 use strandline_core::stream::word::refusal;
-use strandline_core::stream::{EventId, Layout, ServerFault, StreamName};
+use strandline_core::stream::{Layout, ServerFault, StreamName};
 
 /// Longest wait for one answer when nothing else is said.
 pub const ANSWER_MS_DEFAULT: u64 = 5_000;
@@ -44,17 +45,6 @@ fn unreachable(error: &RedisError) -> StreamError {
     }
 }
 
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Waited {
-    /// There is something to read, or there was.
-    Rung,
-    /// Time ran out. Look anyway: an end of the generation rings no bell.
-    TimeOut,
-    /// The connection ended or did not answer. It was given up: connect anew.
-    Broken,
-}
-
 /// A connection that does nothing but wait for news of logs.
 ///
 /// It holds no operation and gives out no events: those come by [`Server::apply`], in a step that checks
@@ -82,16 +72,16 @@ impl Waiter {
         Ok(Self { connection, names, block_ms })
     }
 
-    /// Waits for an entry behind the given position of any of these logs: stream, generation, position.
+    /// Waits for an entry behind the given position of any of these logs.
     /// In a cluster all of them must share a slot.
-    pub async fn wait(&mut self, logs: &[(StreamName, u64, EventId)]) -> Waited {
+    pub async fn wait(&mut self, logs: &[LogPosition]) -> Waited {
         let mut read = redis::cmd("XREAD");
         read.arg("COUNT").arg(1).arg("BLOCK").arg(self.block_ms).arg("STREAMS");
-        for (stream, generation, _) in logs {
-            read.arg(self.log(stream, *generation));
+        for log in logs {
+            read.arg(self.log(&log.stream, log.generation));
         }
-        for (_, _, after) in logs {
-            read.arg(after.to_string());
+        for log in logs {
+            read.arg(log.after.to_string());
         }
         match read.query_async::<redis::Value>(&mut self.connection).await {
             Ok(redis::Value::Nil) => Waited::TimeOut,

@@ -7,7 +7,8 @@ use crate::script::{Name, Scripts};
 use redis::aio::ConnectionLike;
 use redis::{RedisError, Value};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use strandline_core::stream::error::CallerError;
 use strandline_core::stream::reply::Uncertain;
 use strandline_core::stream::word::refusal;
 use strandline_core::stream::{Layout, Outcome, ServerFault, StreamError, StreamName, StreamOp};
@@ -24,7 +25,8 @@ pub struct Server<C> {
     connection: C,
     names: Names,
     scripts: Arc<Scripts>,
-    supposed: BTreeMap<StreamName, u64>,
+    /// Clones ask over the same connection, and learn from each other.
+    supposed: Arc<Mutex<BTreeMap<StreamName, u64>>>,
 }
 
 /// Most streams whose generation is remembered; forgetting costs one more round trip.
@@ -45,7 +47,7 @@ impl<C: ConnectionLike> Server<C> {
     #[must_use]
     pub fn new(connection: C, names: Names) -> Self {
         let scripts = Arc::new(Scripts::new(names.layout()));
-        Self { connection, names, scripts, supposed: BTreeMap::new() }
+        Self { connection, names, scripts, supposed: Arc::default() }
     }
 
     /// The layout.
@@ -68,10 +70,13 @@ impl<C: ConnectionLike> Server<C> {
     /// Does one operation. Without an answer the outcome is uncertain, never "not done".
     pub async fn apply(&mut self, op: &StreamOp) -> Outcome {
         let refused = |error| Outcome::Answered { at: None, result: Err(error) };
+        if self.layout() == Layout::Pulse && op.verb.is_tagged_only() {
+            return refused(CallerError::TaggedOnly.into());
+        }
         for _ in 0..MOVES_MAX {
             let supposed = match &op.by.bound {
                 Some(bound) => bound.generation,
-                None => self.supposed.get(&op.stream).copied().unwrap_or(1),
+                None => self.supposed(&op.stream),
             };
             let value = match self.ask(op, supposed).await {
                 Asked::Value(value) => value,
@@ -89,11 +94,17 @@ impl<C: ConnectionLike> Server<C> {
         refused(ServerFault::Answer { detail }.into())
     }
 
-    fn suppose(&mut self, stream: &StreamName, generation: u64) {
-        if self.supposed.len() >= SUPPOSED_MAX {
-            self.supposed.pop_first();
+    fn supposed(&self, stream: &StreamName) -> u64 {
+        let supposed = self.supposed.lock().unwrap_or_else(PoisonError::into_inner);
+        supposed.get(stream).copied().unwrap_or(1)
+    }
+
+    fn suppose(&self, stream: &StreamName, generation: u64) {
+        let mut supposed = self.supposed.lock().unwrap_or_else(PoisonError::into_inner);
+        if supposed.len() >= SUPPOSED_MAX {
+            supposed.pop_first();
         }
-        self.supposed.insert(stream.clone(), generation);
+        supposed.insert(stream.clone(), generation);
     }
 
     async fn ask(&mut self, op: &StreamOp, supposed: u64) -> Asked {
