@@ -76,6 +76,8 @@ pub struct TopicStatus {
     pub held_bytes: usize,
     /// Its subscribers.
     pub subscribers: usize,
+    /// Items that wait for the subscriber furthest behind; a stretch of the buffer counts as one.
+    pub waiting_items: usize,
 }
 
 impl Hub {
@@ -482,6 +484,7 @@ fn status(topic: &Topic) -> TopicStatus {
         held_events: topic.buffer.len(),
         held_bytes: topic.buffer.bytes(),
         subscribers: topic.subscribers.len(),
+        waiting_items: topic.subscribers.values().map(Subscriber::waiting).max().unwrap_or(0),
     }
 }
 

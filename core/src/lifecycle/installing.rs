@@ -161,7 +161,7 @@ impl Shared {
         opaque.chained = install.offer.cut_digest.is_some();
         opaque.checkpoint_records = install.records;
         opaque.wanting =
-            !install.absent.is_empty() || self.scrubbing.is_some() || install.blobs_lost != self.blobs_lost;
+            !install.absent.is_empty() || self.is_looking_for_damage() || install.blobs_lost != self.blobs_lost;
         self.save_current(Commit::Installation, current, opaque);
     }
 
