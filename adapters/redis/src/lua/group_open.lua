@@ -27,6 +27,11 @@ if not made.err then
   local seen
   if start == '0-0' then seen = added - kept elseif start == last then seen = added end
   S.was_read(plan, group, start, seen)
+  -- Made again: unless something settled is still kept, nobody can tell that this is the log in which the
+  -- group had events.
+  if cursor and #redis.call('XREVRANGE', key, cursor, '-', 'COUNT', 1) == 0 then
+    S.miss(plan, group, 'lost', cursor, '', '')
+  end
 end
 if not cursor then cursor = S.set_cursor(plan, group, settled(plan, group)) end
 S.put_group(plan, group, values)

@@ -14,7 +14,8 @@ pub use self::command::{
     Waited, op,
 };
 pub use self::consuming::{Consume, Give};
-pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, GapReason, Item};
+pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
+pub use super::reply::GapReason;
 
 use self::consuming::Consuming;
 use self::party::{Held, Party, Seat};

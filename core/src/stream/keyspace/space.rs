@@ -6,7 +6,7 @@ use crate::stream::contract::GroupContract;
 use crate::stream::event::EventId;
 use crate::stream::name::{ConsumerName, GroupName};
 use crate::stream::op::Nonce;
-use crate::stream::reply::DeadLetter;
+use crate::stream::reply::{DeadLetter, Missed};
 use crate::stream::retention::Contract;
 use crate::stream::time::ServerTime;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -104,6 +104,10 @@ pub struct Group {
     pub members: Vec<Member>,
     /// What is put off, and until when, in milliseconds of the server's clock.
     pub later: BTreeMap<EventId, u64>,
+    /// Holes that nobody said was told.
+    pub missed: Vec<Missed>,
+    /// The number of the last hole.
+    pub missed_last: u64,
 }
 
 /// One member of a group.
