@@ -7,7 +7,7 @@ use strandline_redis::Names;
 use strandline_tests::streams::answers::layout_name;
 use strandline_tests::streams::backend::Backend;
 use strandline_tests::streams::embedded::Embedded;
-use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, replay, sequence};
+use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, TAGGED_KINDS, replay, sequence};
 use strandline_tests::streams::redis::Real;
 
 /// Operations of each layout in `make test`; ten times as many with `STRANDLINE_SOAK`.
@@ -57,7 +57,9 @@ fn differential(real: &mut dyn Backend, name: &str) {
             }
         }
     }
-    let unseen: Vec<&str> = KINDS.into_iter().filter(|kind| !kinds.contains(kind)).collect();
+    let tagged: &[&str] = if real.layout() == Layout::Tagged { &TAGGED_KINDS } else { &[] };
+    let wanted = KINDS.iter().chain(tagged);
+    let unseen: Vec<&&str> = wanted.filter(|kind| !kinds.contains(**kind)).collect();
     assert!(unseen.is_empty(), "{done} operations and never: {unseen:?}");
     println!("{}: {done} operations in sequences of {STEPS_MAX}", real.name());
 }

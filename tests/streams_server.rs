@@ -211,7 +211,7 @@ fn all_operations(real: &mut Real) {
     ask(real, &mut handle, Verb::GroupRegister { group: g(), consumer: c() });
     ask(real, &mut handle, Verb::GroupKeepAlive { group: g(), consumer: c() });
     let read = ask(real, &mut handle, Verb::GroupRead { group: g(), consumer: c(), events_max: 5 });
-    let Told::Entries(entries) = read.told else { panic!("entries") };
+    let Told::Taken { entries, .. } = read.told else { panic!("entries") };
     let ids = || Ids::new([entries[0].id]).expect("one");
     ask(real, &mut handle, Verb::GroupAck { group: g(), ids: ids() });
     let leased =
@@ -229,7 +229,19 @@ fn all_operations(real: &mut Real) {
     };
     ask(real, &mut handle, claim);
     ask(real, &mut handle, Verb::GroupSweep { group: g(), lease: lease(), grace_ms: 1000 });
-    ask(real, &mut handle, Verb::GroupDetach { group: g(), consumer: c() });
+    let one = |at: usize| Ids::new([entries[at].id]).expect("one");
+    for (at, delay_ms) in [(0, 0), (1, 60_000)] {
+        ask(real, &mut handle, Verb::GroupNack { group: g(), consumer: c(), ids: one(at), delay_ms });
+    }
+    ask(real, &mut handle, add());
+    let read = ask(real, &mut handle, Verb::GroupRead { group: g(), consumer: c(), events_max: 5 });
+    let Told::Taken { entries: more, .. } = read.told else { panic!("entries") };
+    let last = || Ids::new([more[0].id]).expect("one");
+    ask(real, &mut handle, Verb::GroupBury { group: g(), consumer: c(), ids: last() });
+    ask(real, &mut handle, Verb::GroupTold { group: g(), through: 1 });
+    ask(real, &mut handle, Verb::DeadRead { after: EventId::ZERO, events_max: 5 });
+    ask(real, &mut handle, Verb::DeadRemove { ids: last() });
+    ask(real, &mut handle, Verb::GroupDetach { group: g(), consumer: c(), release: true });
     ask(real, &mut handle, Verb::Remove { ids: ids() });
     ask(real, &mut handle, Verb::Destroy);
 }
@@ -256,7 +268,7 @@ fn every_key_a_tagged_script_touches_was_declared() {
             assert_eq!(tags.len(), 1, "all keys of a step share a slot: {declared:?}");
         }
     }
-    assert!(scripts.len() >= 19 && commands > 60, "{} scripts, {commands} commands", scripts.len());
+    assert!(scripts.len() >= 24 && commands > 60, "{} scripts, {commands} commands", scripts.len());
 }
 
 /// More IDs than fit on Lua's stack at once.
@@ -288,7 +300,9 @@ fn more_than_20000_ids_in_one_call() {
         loop {
             let read =
                 Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 10_000 };
-            let Told::Entries(entries) = ask(&mut real, &mut handle, read).told else { panic!("entries") };
+            let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read).told else {
+                panic!("entries")
+            };
             if entries.is_empty() {
                 break;
             }

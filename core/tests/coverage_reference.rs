@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 use strandline_core::coverage::{
-    Accepted, Claim, Command, Event, From, Hub, HubConfig, Item, Mark, Message, Minted, Outcome, Position,
-    Publish, Publishing, Reason, Source, Standing, Subscribe, SubscriberId, SubscriptionId, TopicName,
-    Upstream,
+    Accepted, Claim, Command, Event, From, History, Hub, HubConfig, Item, Mark, Message, Minted, Outcome,
+    Position, Publish, Publishing, Reason, Source, Standing, Subscribe, SubscriberId, SubscriptionId,
+    TopicName, Upstream,
 };
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::{Incarnation, Run};
@@ -120,7 +120,7 @@ impl Server {
                     self.hub.handle_completion(now, ticket.complete(Err(Self::fault())));
                 }
                 Command::History { ticket, .. } => {
-                    self.hub.handle_completion(now, ticket.complete(Ok(Vec::new())));
+                    self.hub.handle_completion(now, ticket.complete(Ok(History::Run(Vec::new()))));
                 }
             }
         }

@@ -163,6 +163,7 @@ fn sample(kind: MessageType) -> Message {
             epochs: vec![EpochMark {
                 epoch: 1,
                 start: Version::new(1, 1),
+                previous_end: Version::ZERO,
                 authority: AuthorityId::from_text("a"),
             }],
         })),

@@ -36,7 +36,7 @@ mod reseed;
 mod syncs;
 mod threads;
 
-pub use blob::{BlobExecutor, BlobStore, StoreError, StoreGroup, StoredBlob};
+pub use blob::{BlobExecutor, BlobHold, BlobStore, BlobsKept, StoreError, StoreGroup, StoredBlob};
 pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
 pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};

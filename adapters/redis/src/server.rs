@@ -8,6 +8,7 @@ use redis::aio::ConnectionLike;
 use redis::{RedisError, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use strandline_core::stream::error::CallerError;
 use strandline_core::stream::reply::Uncertain;
 use strandline_core::stream::word::refusal;
 use strandline_core::stream::{Layout, Outcome, ServerFault, StreamError, StreamName, StreamOp};
@@ -69,6 +70,9 @@ impl<C: ConnectionLike> Server<C> {
     /// Does one operation. Without an answer the outcome is uncertain, never "not done".
     pub async fn apply(&mut self, op: &StreamOp) -> Outcome {
         let refused = |error| Outcome::Answered { at: None, result: Err(error) };
+        if self.layout() == Layout::Pulse && op.verb.is_tagged_only() {
+            return refused(CallerError::TaggedOnly.into());
+        }
         for _ in 0..MOVES_MAX {
             let supposed = match &op.by.bound {
                 Some(bound) => bound.generation,

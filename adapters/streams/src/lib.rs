@@ -7,6 +7,7 @@
 mod alarm;
 mod backend;
 mod driver;
+mod group;
 mod party;
 mod reader;
 mod shared;
@@ -14,9 +15,11 @@ mod streams;
 
 pub use backend::Backend;
 pub use driver::Driver;
+pub use group::{Consumer, GroupBuilder};
 pub use reader::{Reader, ReaderBuilder};
 pub use strandline_core::stream::client::{
     Delivery, End, Failure, Gap, GapReason, Item, LogPosition, Waited,
 };
+pub use strandline_core::stream::reply::DeadLetter;
 pub use strandline_core::stream::{Event, EventId, Ids, OnceKey, Start};
 pub use streams::{Stream, StreamBuilder, Streams};

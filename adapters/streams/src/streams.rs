@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::driver::Driver;
+use crate::group::GroupBuilder;
 use crate::reader::ReaderBuilder;
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use strandline_core::stream::error::{CallerError, ServerFault, Setting, StreamEr
 use strandline_core::stream::event::Entry;
 use strandline_core::stream::limits::{READ_EVENTS_DEFAULT, REPLAY_BYTES_DEFAULT};
 use strandline_core::stream::op::Condition;
-use strandline_core::stream::reply::Told;
+use strandline_core::stream::reply::{DeadLetter, Told};
 use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{Event, EventId, Handle, Ids, Layout, OnceKey, StreamName, Verb};
 
@@ -270,6 +271,34 @@ impl Stream {
         let told = self.ask(Verb::Destroy).await?;
         let Told::Destroyed { now } = told else { return Err(strange(&told)) };
         Ok(now)
+    }
+
+    /// Dead letters behind a position among them, in order, at most `events_max` (zero: from the first).
+    /// Dropping it has no effect on the stream.
+    ///
+    /// # Errors
+    /// See [`Failure`]; `TaggedOnly` in the Pulse layout.
+    pub async fn dead_letters(&self, after: EventId, events_max: u32) -> Result<Vec<DeadLetter>, Failure> {
+        let told = self.ask(Verb::DeadRead { after, events_max }).await?;
+        let Told::Dead(letters) = told else { return Err(strange(&told)) };
+        Ok(letters)
+    }
+
+    /// Deletes dead letters by their positions among them ([`DeadLetter::at`]); how many were there.
+    /// Dropped before its end it may have deleted them; asking again is safe.
+    ///
+    /// # Errors
+    /// See [`Failure`]; `TaggedOnly` in the Pulse layout.
+    pub async fn remove_dead_letters(&self, ats: Ids) -> Result<u64, Failure> {
+        let told = self.ask(Verb::DeadRemove { ids: ats }).await?;
+        let Told::Removed { count } = told else { return Err(strange(&told)) };
+        Ok(count)
+    }
+
+    /// A group of consumers on this stream; others may be added.
+    #[must_use]
+    pub fn group(&self, name: impl Into<String>) -> GroupBuilder {
+        GroupBuilder::new(self, name.into())
     }
 
     /// A reader of this stream; others may be added.

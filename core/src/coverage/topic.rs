@@ -253,6 +253,7 @@ impl Topic {
     }
 
     fn ask_history(&mut self, shared: &mut Shared, id: SubscriberId, after: Mark, reason: Reason) {
+        shared.counters.history_reads += 1;
         let topic = self.name.clone();
         let events_max = shared.config.limits.history_events_max;
         shared.out.command(Purpose::History(self.id, id, reason), |ticket| Command::History {

@@ -26,6 +26,8 @@ pub(super) enum BlobPurpose {
     Remove,
     /// A blob that a scrub looks at.
     Verify(Key, Version, BlobKey),
+    /// A blob that a peer could not use.
+    Doubt(BlobKey),
 }
 
 impl Shared {
@@ -36,7 +38,12 @@ impl Shared {
 
     /// Whether a start would have to look for what is missing: no entry of the journal says it of all.
     pub(super) fn wanting(&self) -> bool {
-        self.wanted.len() > 0 || self.wanted.unlooked().is_some() || self.scrubbing.is_some()
+        self.wanted.len() > 0 || self.wanted.unlooked().is_some() || self.is_looking_for_damage()
+    }
+
+    /// Whether a blob that is stored now may be found damaged, and be set aside, at any moment.
+    pub(super) fn is_looking_for_damage(&self) -> bool {
+        self.scrubbing.is_some() || !self.doubts.is_empty()
     }
 
     /// A link leaves a blob that came in part.

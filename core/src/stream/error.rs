@@ -41,6 +41,10 @@ pub enum Setting {
     Pattern,
     /// A window of idempotency records where the Pulse layout has none.
     OnceWindow,
+    /// The time an event is put off.
+    Delay,
+    /// How often an event is handed out.
+    Deliveries,
 }
 
 impl fmt::Display for Setting {
@@ -62,6 +66,8 @@ impl fmt::Display for Setting {
             Self::TwoStarts => "two start options",
             Self::Pattern => "bad regex",
             Self::OnceWindow => "once_window in the pulse layout",
+            Self::Delay => "delay",
+            Self::Deliveries => "deliveries_max",
         })
     }
 }
@@ -153,6 +159,12 @@ pub enum CallerError {
     /// The group has as many members as it may.
     #[error("expected at most {} members in a group", super::limits::GROUP_MEMBERS_MAX)]
     GroupFull,
+    /// The generation has as many dead letters as it may: nothing was buried.
+    #[error("expected at most {} dead letters; remove some", super::limits::DEAD_LETTERS_MAX)]
+    DeadLettersFull,
+    /// The Pulse layout has no place for it.
+    #[error("expected the Tagged layout: the Pulse layout has no dead letters, and puts nothing off")]
+    TaggedOnly,
     /// Nobody has made this stream.
     #[error("the stream does not exist")]
     StreamNotFound,

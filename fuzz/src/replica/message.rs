@@ -258,7 +258,12 @@ fn position(input: &mut Input<'_>, status: &Status) -> Position {
     let mark =
         |input: &mut Input<'_>| Mark { version: version(input, status), digest: digest(input, status) };
     let epochs = if input.below(4) == 0 {
-        vec![EpochMark { epoch: 1, start: Version::new(1, 1), authority: AuthorityId::from_text("w") }]
+        vec![EpochMark {
+            epoch: 1,
+            start: Version::new(1, 1),
+            previous_end: Version::ZERO,
+            authority: AuthorityId::from_text("w"),
+        }]
     } else {
         Vec::new()
     };

@@ -20,6 +20,11 @@ pub struct HandleId(pub(super) u64);
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct PartyId(pub(super) u64);
 
+impl PartyId {
+    /// Nobody: a party that never was.
+    pub const NONE: Self = Self(0);
+}
+
 /// Whom a command is for. A host may let whoever made a call execute it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Origin {

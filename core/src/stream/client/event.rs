@@ -4,7 +4,7 @@ use super::command::{CallId, PartyId};
 use crate::stream::error::StreamError;
 use crate::stream::event::{Entry, Event, EventId, Stored};
 use crate::stream::name::StreamName;
-use crate::stream::reply::{Told, Uncertain};
+use crate::stream::reply::{Dropped, GapReason, Told, Uncertain};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -65,17 +65,6 @@ impl Delivery {
     }
 }
 
-/// Why events are missing.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum GapReason {
-    /// The length bound dropped them before anybody was given them.
-    Trimmed,
-    /// They had been given to a consumer that did not settle them, and are no longer kept.
-    TrimmedPending,
-    /// The whole log was lost, or expired.
-    LogLost,
-}
-
 /// Events that were owed and cannot be handed out any more.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Gap {
@@ -85,10 +74,17 @@ pub struct Gap {
     pub reason: GapReason,
     /// They lay behind this position.
     pub after: EventId,
-    /// And not behind this one; `None` where nothing is left to name.
-    pub through: Option<EventId>,
-    /// How many; `None` where nobody can tell.
+    /// And before this one; `None` where nothing is left behind them.
+    pub before: Option<EventId>,
+    /// How many; `None` where nobody can tell, not even whether there were any.
     pub events: Option<u64>,
+}
+
+impl Gap {
+    pub(super) fn of(stream: &StreamName, reason: GapReason, dropped: Dropped) -> Self {
+        let Dropped { after, before, events } = dropped;
+        Self { stream: stream.clone(), reason, after, before, events }
+    }
 }
 
 /// What a reader or consumer hands out, in the order of each stream.

@@ -1,17 +1,23 @@
 //! The root of protocol B on the side of who uses streams.
 
 mod command;
+mod consuming;
 mod event;
 mod party;
 mod reading;
 mod repeat;
+mod tend;
+mod tending;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, LogPosition, Origin, PartyId,
     Waited, op,
 };
-pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, GapReason, Item};
+pub use self::consuming::{Consume, Give};
+pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
+pub use super::reply::GapReason;
 
+use self::consuming::Consuming;
 use self::party::{Held, Party, Seat};
 use self::reading::{Reading, Want};
 use super::error::CallerError;
@@ -80,22 +86,33 @@ pub struct StreamClient {
 enum Purpose {
     Call(CallId, Call),
     Step(PartyId, StreamOp),
+    Chore(PartyId, StreamOp),
     Wait(PartyId),
 }
 
 /// A call that is under way.
 #[derive(Debug)]
 struct Call {
-    handle: HandleId,
+    by: By,
     op: StreamOp,
     /// How often it was asked without an answer.
     unanswered: u32,
+}
+
+/// By whom a call is made: who learns from its answer.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Handle(HandleId),
+    Party(PartyId),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Timer {
     Repeat(CallId),
     Again(PartyId),
+    KeepAlive(PartyId),
+    LookAfter(PartyId),
+    TendAgain(PartyId),
 }
 
 impl StreamClient {
@@ -169,7 +186,7 @@ impl StreamClient {
         match self.handles.get(&handle) {
             Some(asks) => {
                 let op = asks.op(verb, nonce);
-                self.ask(call, Call { handle, op, unanswered: 0 });
+                self.ask(call, Call { by: By::Handle(handle), op, unanswered: 0 });
             }
             None => self.out.event(ClientEvent::Called { call, result: Err(Failure::Closed) }),
         }
@@ -182,6 +199,23 @@ impl StreamClient {
         self.now = self.now.latest(now);
         let handles = self.clones(streams);
         self.seat(Party::Reader(Reading::new(handles, taking)))
+    }
+
+    /// A consumer of a group on these streams, each made if need be; the group too. It hands out only
+    /// what is wanted by [`StreamClient::handle_want`], and keeps alive and tends its group all the time.
+    ///
+    /// # Errors
+    /// See [`Consume::checked`].
+    pub fn handle_consumer(
+        &mut self,
+        now: Now,
+        streams: &[HandleId],
+        consume: Consume,
+    ) -> Result<PartyId, CallerError> {
+        self.now = self.now.latest(now);
+        let handles = self.clones(streams);
+        let consuming = Consuming::new(handles, consume.checked()?, self.layout);
+        Ok(self.seat(Party::Consumer(Box::new(consuming))))
     }
 
     fn clones(&self, streams: &[HandleId]) -> Vec<Handle> {
@@ -234,22 +268,29 @@ impl StreamClient {
         loop {
             let nonce = self.nonce();
             let Some(seat) = self.seats.get_mut(&id).filter(|seat| seat.is_free()) else { return };
-            let want = if seat.closing { seat.party.leave(nonce) } else { seat.party.next(nonce) };
+            let want = if seat.closing {
+                let Some(want) = seat.party.leave(nonce) else { return self.end(id, End::Closed) };
+                Ok(want)
+            } else {
+                seat.party.next(nonce)
+            };
             match want {
-                Ok(Some(Want::Ask(op))) => {
+                Ok(Want::Ask(op)) => {
                     seat.held = Held::Step;
                     let asked = op.clone();
                     let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id) };
                     return self.out.command(Purpose::Step(id, asked), make);
                 }
-                Ok(Some(Want::Wait { logs, wait_ms })) => {
+                Ok(Want::Wait { logs, wait_ms }) => {
                     seat.held = Held::Wait;
                     let make = |ticket| Command::Wait { ticket, party: id, logs, wait_ms };
                     return self.out.command(Purpose::Wait(id), make);
                 }
-                Ok(Some(Want::Ready)) => self.out.event(ClientEvent::Ready { party: id }),
-                Ok(Some(Want::Rest)) => return,
-                Ok(None) => return self.end(id, End::Closed),
+                Ok(Want::Ready) => {
+                    self.out.event(ClientEvent::Ready { party: id });
+                    self.begin_tending(id);
+                }
+                Ok(Want::Rest) => return,
                 Err(error) => return self.end(id, End::Failed(error.into())),
             }
         }
@@ -257,7 +298,9 @@ impl StreamClient {
 
     fn end(&mut self, id: PartyId, end: End) {
         if self.seats.remove(&id).is_some() {
-            self.deadlines.disarm(Timer::Again(id));
+            for timer in [Timer::Again, Timer::KeepAlive, Timer::LookAfter, Timer::TendAgain] {
+                self.deadlines.disarm(timer(id));
+            }
             self.out.event(ClientEvent::Ended { party: id, end });
         }
     }
@@ -266,8 +309,17 @@ impl StreamClient {
     fn called(&mut self, call: CallId, mut of: Call, execution: Execution) {
         let result = match execution {
             Execution::Ended(Outcome::Answered { result, .. }) => {
-                if let Some(handle) = self.handles.get_mut(&of.handle) {
-                    handle.answered(&of.op.verb, &result);
+                match of.by {
+                    By::Handle(id) => {
+                        if let Some(handle) = self.handles.get_mut(&id) {
+                            handle.answered(&of.op.verb, &result);
+                        }
+                    }
+                    By::Party(id) => {
+                        if let Some(consuming) = self.seats.get_mut(&id).and_then(Seat::consumer) {
+                            consuming.note_settled(&of.op, &result);
+                        }
+                    }
                 }
                 result.map(|reply| reply.told).map_err(Failure::Refused)
             }
@@ -292,7 +344,11 @@ impl StreamClient {
             Execution::Ended(Outcome::Answered { result, .. }) => result,
             Execution::Ended(Outcome::Uncertain(_)) | Execution::GivenUp => {
                 // The part has not moved: it asks the same again.
+                seat.unleft += u32::from(seat.closing);
                 let uncertain = Failure::Uncertain(Box::new(Uncertain::new(op.clone())));
+                if seat.unleft > repeat::CALL_REPEATS_MAX {
+                    return self.end(id, End::Failed(uncertain));
+                }
                 return self.trouble(id, uncertain);
             }
         };
@@ -304,6 +360,8 @@ impl StreamClient {
                 }
                 self.advance(id);
             }
+            // What cannot be left is told to who leaves; it stays to be claimed after its grace.
+            Err(error) if seat.closing => self.end(id, End::Failed(Failure::Refused(error))),
             Err(error) if seat.party.outlives(&error) => self.trouble(id, Failure::Refused(error)),
             Err(error) => self.end(id, End::Failed(Failure::Refused(error))),
         }
@@ -347,8 +405,11 @@ impl Machine for StreamClient {
             (Purpose::Step(party, op), CommandOutcome::Execute(execution)) => {
                 self.stepped(party, &op, execution);
             }
+            (Purpose::Chore(party, op), CommandOutcome::Execute(execution)) => {
+                self.tended(party, &op, execution);
+            }
             (Purpose::Wait(party), CommandOutcome::Wait(waited)) => self.waited(party, waited),
-            (Purpose::Call(..) | Purpose::Step(..), CommandOutcome::Wait(_))
+            (Purpose::Call(..) | Purpose::Step(..) | Purpose::Chore(..), CommandOutcome::Wait(_))
             | (Purpose::Wait(_), CommandOutcome::Execute(_)) => {
                 unreachable!("a ticket answers its own kind of command")
             }
@@ -370,6 +431,9 @@ impl Machine for StreamClient {
                         self.advance(party);
                     }
                 }
+                Timer::KeepAlive(party) => self.keep_alive(party),
+                Timer::LookAfter(party) => self.look_after(party),
+                Timer::TendAgain(party) => self.tend_again(party),
             }
         }
     }

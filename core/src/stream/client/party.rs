@@ -1,10 +1,12 @@
 //! A reader or consumer under the root, and what is outstanding of it.
 
+use super::consuming::Consuming;
 use super::event::Item;
 use super::reading::{Reading, Want};
 use crate::stream::error::{CallerError, StreamError};
 use crate::stream::op::{Nonce, StreamOp};
 use crate::stream::reply::StreamReply;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// One reader or consumer.
@@ -15,6 +17,10 @@ pub(super) struct Seat {
     pub(super) held: Held,
     /// Failures in a row.
     pub(super) failures: u32,
+    /// A chore's answer is out, or its pause after a failure.
+    pub(super) tends: bool,
+    /// Failed tries to leave.
+    pub(super) unleft: u32,
     /// It is to end once nothing is outstanding.
     pub(super) closing: bool,
 }
@@ -36,15 +42,28 @@ pub(super) enum Held {
 #[derive(Debug)]
 pub(super) enum Party {
     Reader(Reading),
+    Consumer(Box<Consuming>),
 }
 
 impl Seat {
     pub(super) const fn new(party: Party) -> Self {
-        Self { party, held: Held::No, failures: 0, closing: false }
+        Self { party, held: Held::No, failures: 0, tends: false, unleft: 0, closing: false }
     }
 
-    /// Whether the loop can go on.
+    /// The consumer, if it is one.
+    pub(super) fn consumer(&mut self) -> Option<&mut Consuming> {
+        match &mut self.party {
+            Party::Reader(_) => None,
+            Party::Consumer(consuming) => Some(consuming),
+        }
+    }
+
+    /// Whether the loop can go on. Who leaves first waits for the chore that is out: its effect must not
+    /// come after the leaving.
     pub(super) const fn is_free(&self) -> bool {
+        if self.closing && self.tends {
+            return false;
+        }
         match self.held {
             Held::No => true,
             Held::Step => false,
@@ -57,21 +76,24 @@ impl Party {
     pub(super) fn want(&mut self) {
         match self {
             Self::Reader(reading) => reading.want(),
+            Self::Consumer(consuming) => consuming.want(),
         }
     }
 
     /// What its loop wants next.
-    pub(super) fn next(&mut self, nonce: Nonce) -> Result<Option<Want>, CallerError> {
+    pub(super) fn next(&mut self, nonce: Nonce) -> Result<Want, CallerError> {
         match self {
-            Self::Reader(reading) => reading.next(nonce).map(Some),
+            Self::Reader(reading) => reading.next(nonce),
+            Self::Consumer(consuming) => consuming.next(nonce),
         }
     }
 
     /// What is left to do before it ends; `None` when nothing is.
-    pub(super) fn leave(&mut self, _nonce: Nonce) -> Result<Option<Want>, CallerError> {
+    pub(super) fn leave(&mut self, nonce: Nonce) -> Option<Want> {
         match self {
             // A reader leaves no trace.
-            Self::Reader(_) => Ok(None),
+            Self::Reader(_) => None,
+            Self::Consumer(consuming) => consuming.leave(nonce),
         }
     }
 
@@ -82,6 +104,7 @@ impl Party {
     ) -> Result<Vec<Item>, StreamError> {
         match self {
             Self::Reader(reading) => reading.answered(op, result),
+            Self::Consumer(consuming) => consuming.answered(op, result),
         }
     }
 
@@ -90,6 +113,7 @@ impl Party {
     pub(super) fn outlives(&self, error: &StreamError) -> bool {
         let ready = match self {
             Self::Reader(reading) => reading.is_ready(),
+            Self::Consumer(consuming) => consuming.is_ready(),
         };
         match error {
             StreamError::Caller(_) => false,

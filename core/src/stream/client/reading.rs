@@ -1,12 +1,12 @@
 //! The loop of one reader: attach, read, wait, and again.
 
 use super::command::LogPosition;
-use super::event::{Delivery, Item};
+use super::event::{Delivery, Gap, Item};
 use crate::stream::error::{CallerError, StreamError};
 use crate::stream::handle::Handle;
 use crate::stream::op::{Nonce, StreamOp};
 use crate::stream::reader::{Read, Reader};
-use crate::stream::reply::StreamReply;
+use crate::stream::reply::{Dropped, GapReason, StreamReply};
 use crate::stream::settings::Taking;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -95,9 +95,19 @@ impl Reading {
         op: &StreamOp,
         result: Result<StreamReply, StreamError>,
     ) -> Result<Vec<Item>, StreamError> {
-        let Read::Entries(stream, entries) = self.reader.answered(op, result)? else { return Ok(Vec::new()) };
-        let deliveries = entries.into_iter().filter_map(|entry| Delivery::of(&stream, entry, 1, None));
-        let items: Vec<Item> = deliveries.map(Item::Event).collect();
+        let items: Vec<Item> = match self.reader.answered(op, result)? {
+            Read::More => Vec::new(),
+            Read::Entries(stream, entries, dropped) => {
+                let gap = dropped.map(|dropped| Item::Gap(Gap::of(&stream, GapReason::Trimmed, dropped)));
+                let deliveries =
+                    entries.into_iter().filter_map(|entry| Delivery::of(&stream, entry, 1, None));
+                gap.into_iter().chain(deliveries.map(Item::Event)).collect()
+            }
+            Read::Lost(stream, after) => {
+                let dropped = Dropped { after, before: None, events: None };
+                alloc::vec![Item::Gap(Gap::of(&stream, GapReason::LogLost, dropped))]
+            }
+        };
         if !items.is_empty() {
             (self.brought, self.wanted) = (true, false);
         }
