@@ -1,14 +1,14 @@
 //! Connections: one that asks and never waits, one that waits and never asks.
 
+use crate::address::unreachable;
 use crate::names::Names;
 use crate::server::Server;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisError};
+use redis::{AsyncConnectionConfig, Client};
 use std::time::Duration;
 use strandline_core::stream::error::{CallerError, StreamError};
 use strandline_core::stream::layout::PulseKeys;
-use strandline_core::stream::word::refusal;
-use strandline_core::stream::{EventId, Layout, ServerFault, StreamName};
+use strandline_core::stream::{EventId, Layout, StreamName};
 
 /// Longest wait for one answer when nothing else is said.
 pub const ANSWER_MS_DEFAULT: u64 = 5_000;
@@ -35,13 +35,6 @@ async fn connection(client: &Client, answer_ms_max: u64) -> Result<MultiplexedCo
         AsyncConnectionConfig::new().set_response_timeout(Some(limit)).set_connection_timeout(Some(limit));
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
     connection.map_err(|error| unreachable(&error))
-}
-
-fn unreachable(error: &RedisError) -> StreamError {
-    match error.code() {
-        Some(code) => refusal(&format!("{code} {}", error.detail().unwrap_or_default())),
-        None => ServerFault::Answer { detail: format!("expected a connection, found {error}") }.into(),
-    }
 }
 
 /// How a wait ended.

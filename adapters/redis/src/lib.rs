@@ -19,15 +19,25 @@
 //! # }
 //! ```
 
+mod address;
+mod bell;
 mod connect;
+mod connection;
 mod decode;
 mod encode;
 mod names;
+mod remote;
 mod script;
 mod server;
 mod streams;
+mod timer;
 
+pub use address::Address;
+pub use bell::Bell;
 pub use connect::{ANSWER_MS_DEFAULT, Waited, Waiter, connect};
+pub use connection::{Connection, Together};
 pub use names::Names;
+pub use redis::{ClientTlsConfig, TlsCertificates};
+pub use remote::{Bounds, Remote};
 pub use server::Server;
 pub use streams::{Failure, Stream, Streams, Tail};

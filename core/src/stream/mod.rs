@@ -8,6 +8,7 @@
 pub mod contract;
 pub mod error;
 pub mod event;
+pub mod failover;
 pub mod fence;
 pub mod filter;
 pub mod group;
@@ -22,6 +23,7 @@ pub mod reply;
 pub mod retention;
 pub mod settings;
 pub mod time;
+pub mod unready;
 pub mod word;
 
 pub use contract::{GroupContract, Start};
