@@ -6,7 +6,7 @@ use strandline_core::stream::{Layout, StreamName};
 use strandline_redis::Names;
 use strandline_tests::streams::answers::layout_name;
 use strandline_tests::streams::backend::Backend as _;
-use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, STREAMS, replay, sequence};
+use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, STREAMS, TAGGED_KINDS, replay, sequence};
 use strandline_tests::streams::redis::Real;
 
 /// Operations of each layout in `make test`.
@@ -66,7 +66,9 @@ fn held_to_the_model(real: &mut Real, name: &str, operations: usize) {
             }
         }
     }
-    let unseen: Vec<&str> = KINDS.into_iter().filter(|kind| !kinds.contains(kind)).collect();
+    let tagged: &[&str] = if real.layout() == Layout::Tagged { &TAGGED_KINDS } else { &[] };
+    let wanted = KINDS.iter().chain(tagged);
+    let unseen: Vec<&&str> = wanted.filter(|kind| !kinds.contains(**kind)).collect();
     assert!(unseen.is_empty(), "{done} operations and never: {unseen:?}");
     println!("{}: {done} operations in sequences of {STEPS_MAX}", real.name());
 }

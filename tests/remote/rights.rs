@@ -2,8 +2,9 @@
 
 use crate::support::{PATIENT, must, op, plain, remote_by, runtime, stream, tagged};
 use redis::Connection;
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::{EventId, Layout, Outcome, ServerFault, StreamError, Verb};
-use strandline_redis::{Address, Bell, Names, Waited};
+use strandline_redis::{Address, Bell, Names};
 use strandline_tests::streams::every::every_operation;
 use strandline_tests::streams::server::RedisServer;
 
@@ -46,7 +47,7 @@ fn the_documented_rights_suffice_for_every_operation_and_no_more() {
         every_operation("orders", layout, &mut |op| runtime.block_on(remote.apply(op)));
         runtime.block_on(async {
             let mut bell = Bell::new(address.clone(), names.clone(), 20).expect("a bell");
-            let logs = [(stream("orders"), 1, EventId::ZERO)];
+            let logs = [LogPosition { stream: stream("orders"), generation: 1, after: EventId::ZERO }];
             assert_eq!(bell.wait(&logs).await, Waited::TimeOut);
             if layout == Layout::Tagged {
                 let mut orders = crate::support::handle("more");

@@ -4,8 +4,9 @@ use crate::support::{PATIENT, SHORT, add, ask, handle, op, payloads, remote, str
 use ::futures::future::{Either, select};
 use std::pin::pin;
 use std::time::Duration;
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::{EventId, Outcome, ServerFault, StreamError};
-use strandline_redis::{Address, Bell, Waited};
+use strandline_redis::{Address, Bell};
 use strandline_tests::streams::server::RedisServer;
 
 #[test]
@@ -18,7 +19,7 @@ fn operations_waits_and_deadlines_run_on_smol() {
         ask(&remote, &mut orders, add("a")).await;
         let address = Address::one(&server.url()).expect("an address");
         let mut bell = Bell::new(address, tagged(), 60_000).expect("a bell");
-        let logs = [(stream("orders"), 1, EventId::ZERO)];
+        let logs = [LogPosition { stream: stream("orders"), generation: 1, after: EventId::ZERO }];
         assert_eq!(bell.wait(&logs).await, Waited::Rung);
         assert_eq!(payloads(&remote, &mut orders).await, ["a"]);
 

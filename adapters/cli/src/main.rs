@@ -8,6 +8,7 @@ mod content;
 mod context;
 mod control;
 mod entropy;
+mod epoch_file;
 mod exit;
 mod migrate;
 mod mirror;

@@ -15,6 +15,9 @@ use strandline_core::stream::error::{CallerError, Setting, StreamError};
 use strandline_core::stream::word::refusal;
 use strandline_core::stream::{Layout, ServerFault};
 
+/// Longest wait for one answer when nothing else is said.
+pub const ANSWER_MS_DEFAULT: u64 = 5_000;
+
 /// Where a server is: one, the master that Sentinels name, or a cluster. Cheap to clone.
 ///
 /// ```

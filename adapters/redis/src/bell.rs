@@ -1,7 +1,6 @@
 //! Waiting for news of logs, on connections that do nothing else.
 
 use crate::address::Address;
-use crate::connect::Waited;
 use crate::connection::{Connection, split};
 use crate::names::Names;
 use crate::timer::sleep;
@@ -9,9 +8,10 @@ use futures::future::{BoxFuture, FutureExt as _, select_all};
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::error::{CallerError, Setting, StreamError};
 use strandline_core::stream::layout::PulseKeys;
-use strandline_core::stream::{EventId, Layout, StreamName};
+use strandline_core::stream::{Layout, StreamName};
 
 /// Extra time that the answer to a blocking read may take beyond what the read waits.
 const MARGIN_MS: u64 = 2_000;
@@ -38,9 +38,12 @@ pub struct Bell {
     idle: BTreeMap<String, Connection>,
 }
 
+/// A log: stream and generation.
+type Log = (StreamName, u64);
+
 /// One blocking read on its way.
 struct Line {
-    logs: Vec<(StreamName, u64)>,
+    logs: Vec<Log>,
     ends: BoxFuture<'static, (Option<Connection>, Waited)>,
 }
 
@@ -64,19 +67,18 @@ impl Bell {
         Ok(Self { address, names, block_ms, lines: BTreeMap::new(), idle: BTreeMap::new() })
     }
 
-    /// Waits for an entry behind the given position of any of these logs: stream, generation, position.
-    /// It may ring for nothing.
+    /// Waits for an entry behind the given position of any of these logs. It may ring for nothing.
     ///
     /// Cancel safe: the reads go on, and the next call joins them.
-    pub async fn wait(&mut self, logs: &[(StreamName, u64, EventId)]) -> Waited {
-        let mut groups: BTreeMap<String, Vec<&(StreamName, u64, EventId)>> = BTreeMap::new();
+    pub async fn wait(&mut self, logs: &[LogPosition]) -> Waited {
+        let mut groups: BTreeMap<String, Vec<&LogPosition>> = BTreeMap::new();
         for log in logs {
-            groups.entry(self.slot_of(&log.0)).or_default().push(log);
+            groups.entry(self.slot_of(&log.stream)).or_default().push(log);
         }
         self.lines.retain(|slot, _| groups.contains_key(slot));
         self.idle.retain(|slot, _| groups.contains_key(slot));
         for (slot, logs) in groups {
-            let asked: Vec<(StreamName, u64)> = logs.iter().map(|log| (log.0.clone(), log.1)).collect();
+            let asked: Vec<Log> = logs.iter().map(|log| (log.stream.clone(), log.generation)).collect();
             // A read that asks from an older position of the same logs has nothing to tell yet: it rings
             // for whatever comes.
             if let Some(line) = self.lines.get_mut(&slot).filter(|line| line.logs == asked) {
@@ -104,6 +106,17 @@ impl Bell {
         waited
     }
 
+    /// Whether a read is on its way for logs other than these.
+    pub(crate) fn is_busy_with_others(&self, logs: &[LogPosition]) -> bool {
+        let asked = |log: &Log| logs.iter().any(|l| l.stream == log.0 && l.generation == log.1);
+        !self.lines.values().all(|line| line.logs.iter().all(asked))
+    }
+
+    /// How long its waits are.
+    pub(crate) const fn block_ms(&self) -> u64 {
+        self.block_ms
+    }
+
     fn ended(&mut self, slot: &str, connection: Option<Connection>) {
         self.lines.remove(slot);
         if let Some(connection) = connection {
@@ -119,14 +132,14 @@ impl Bell {
         }
     }
 
-    fn read(&self, logs: &[&(StreamName, u64, EventId)]) -> Cmd {
+    fn read(&self, logs: &[&LogPosition]) -> Cmd {
         let mut read = redis::cmd("XREAD");
         read.arg("COUNT").arg(1).arg("BLOCK").arg(self.block_ms).arg("STREAMS");
-        for (stream, generation, _) in logs {
-            read.arg(self.log(stream, *generation));
+        for log in logs {
+            read.arg(self.log(&log.stream, log.generation));
         }
-        for (_, _, after) in logs {
-            read.arg(after.to_string());
+        for log in logs {
+            read.arg(log.after.to_string());
         }
         read
     }

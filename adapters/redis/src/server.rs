@@ -8,6 +8,7 @@ use crate::script::{Name, Scripts};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use strandline_core::stream::error::CallerError;
 use strandline_core::stream::failover::{Standing, Vouched};
 use strandline_core::stream::layout::PulseKeys;
 use strandline_core::stream::reply::Uncertain;
@@ -131,6 +132,9 @@ impl<C: Together> Server<C> {
 
     pub(crate) async fn apply_beside(&mut self, op: &StreamOp, beside: Beside) -> (Outcome, Told) {
         let refused = |error| Outcome::Answered { at: None, result: Err(error) };
+        if self.layout() == Layout::Pulse && op.verb.is_tagged_only() {
+            return (refused(CallerError::TaggedOnly.into()), Told::default());
+        }
         let uncertain = || Outcome::Uncertain(Uncertain::new(op.clone()));
         for _ in 0..MOVES_MAX {
             let supposed = match &op.by.bound {

@@ -52,13 +52,14 @@ use alloc::vec::Vec;
 /// assert!(matches!(hub.poll_item(alice), Some(Item::Event { entry, .. }) if &*entry.payload == b"two"));
 /// ```
 pub struct Hub {
-    shared: Shared,
-    topics: BTreeMap<TopicId, Topic>,
+    pub(super) shared: Shared,
+    pub(super) topics: BTreeMap<TopicId, Topic>,
     names: BTreeMap<TopicName, TopicId>,
     admission: Admission,
     publishing: usize,
-    /// The highest position of a topic that was forgotten, where positions come from outside.
-    forgotten: Position,
+    /// Where positions come from outside: up to where everything was handed in, of every topic that was
+    /// forgotten at least. `None` while nothing is handed in.
+    pub(super) fed: Option<Mark>,
     closed: bool,
 }
 
@@ -75,6 +76,8 @@ pub struct TopicStatus {
     pub held_bytes: usize,
     /// Its subscribers.
     pub subscribers: usize,
+    /// Items that wait for the subscriber furthest behind; a stretch of the buffer counts as one.
+    pub waiting_items: usize,
 }
 
 impl Hub {
@@ -82,9 +85,9 @@ impl Hub {
     #[must_use]
     pub fn new(config: HubConfig, run: Run, seed: Seed, now: Now) -> Self {
         let limits = config.limits;
-        let forgotten = match config.source {
-            Source::Positioned { after, .. } => after,
-            Source::Minted | Source::Broker(_) => Position::ZERO,
+        let fed = match config.source {
+            Source::Positioned { incarnation, after } => Some(Mark { incarnation, position: after }),
+            Source::Minted | Source::Broker(_) => None,
         };
         Self {
             shared: Shared::new(config, Out::new(Tickets::new(run)), seed, now),
@@ -92,7 +95,7 @@ impl Hub {
             names: BTreeMap::new(),
             admission: Admission::new(limits.subscribers_max, limits.client_subscribers_max),
             publishing: 0,
-            forgotten,
+            fed,
             closed: false,
         }
     }
@@ -177,7 +180,11 @@ impl Hub {
         unlinger(shared, topic);
         topic.subscribers.insert(subscriber, Subscriber::new(wish.from));
         match shared.config.source {
-            Source::Minted | Source::Positioned { .. } => topic.judge_waiting(shared, None),
+            Source::Minted => topic.judge_waiting(shared, None),
+            Source::Positioned { .. } => {
+                topic.reach(self.fed);
+                topic.judge_waiting(shared, None);
+            }
             Source::Broker(_) => topic.join(shared, subscriber, wish.from),
         }
         Ok(subscriber)
@@ -246,40 +253,6 @@ impl Hub {
         }
     }
 
-    /// Publishes at a position that comes from outside. Everything of this hub's ID space above its
-    /// start must come through here, in the order of positions within each topic.
-    ///
-    /// # Errors
-    /// [`PublishError`]: nothing has changed.
-    pub fn handle_publish_at(
-        &mut self,
-        now: Now,
-        topic: &TopicName,
-        position: Position,
-        publish: Publish<'_>,
-    ) -> Result<Mark, PublishError> {
-        self.advance(now);
-        self.check(publish)?;
-        let Source::Positioned { incarnation, .. } = self.shared.config.source else {
-            return Err(PublishError::Source);
-        };
-        let mark = Mark { incarnation, position };
-        let Some(id) = self.topic_or_new(topic) else {
-            // Nobody listens and nothing is kept; what is remembered is that it was not.
-            self.forgotten = self.forgotten.max(position);
-            return Ok(mark);
-        };
-        let (shared, topic) = (&mut self.shared, self.topics.get_mut(&id).expect("just found or made"));
-        let head = topic.head().map_or(Position::ZERO, |head| head.position);
-        if position <= head {
-            return Err(PublishError::Position { head, found: position });
-        }
-        topic.used = shared.now.mono;
-        let message = message(shared.now, mark, publish);
-        topic.push(shared, message);
-        Ok(mark)
-    }
-
     /// Takes what came over a subscription at the server, in the order of its connection.
     pub fn handle_upstream(&mut self, now: Now, id: SubscriptionId, input: Upstream) {
         self.advance(now);
@@ -307,7 +280,7 @@ impl Hub {
         self.topics.get_mut(&subscriber.topic)?.take(&mut self.shared, subscriber)
     }
 
-    const fn advance(&mut self, now: Now) {
+    pub(super) const fn advance(&mut self, now: Now) {
         self.shared.now = self.shared.now.latest(now);
     }
 
@@ -315,7 +288,7 @@ impl Hub {
         self.topics.get(self.names.get(topic)?)
     }
 
-    fn topic_or_new(&mut self, name: &TopicName) -> Option<TopicId> {
+    pub(super) fn topic_or_new(&mut self, name: &TopicName) -> Option<TopicId> {
         if let Some(id) = self.names.get(name.as_str()) {
             return Some(*id);
         }
@@ -334,8 +307,10 @@ impl Hub {
                 let incarnation = Incarnation { counter, nonce: shared.nonce() };
                 topic.begin(shared, Mark { incarnation, position: Position::ZERO });
             }
-            Source::Positioned { incarnation, .. } => {
-                topic.begin(shared, Mark { incarnation, position: self.forgotten });
+            Source::Positioned { .. } => {
+                if let Some(fed) = self.fed {
+                    topic.begin(shared, fed);
+                }
             }
             Source::Broker(_) => {}
         }
@@ -369,8 +344,8 @@ impl Hub {
         let Some(mut topic) = self.topics.remove(&id) else { return };
         unlinger(&mut self.shared, &topic);
         topic.stop(&mut self.shared, reason, EndReason::Stopped);
-        if let Some(head) = topic.head() {
-            self.forgotten = self.forgotten.max(head.position);
+        if let (Some(fed), Some(head)) = (&mut self.fed, topic.head()) {
+            fed.position = fed.position.max(head.position);
         }
         topic.end(&mut self.shared, reason);
         for due in [Due::Settle, Due::Idle] {
@@ -379,7 +354,7 @@ impl Hub {
         self.names.remove(topic.name.as_str());
     }
 
-    fn check(&self, publish: Publish<'_>) -> Result<(), PublishError> {
+    pub(super) fn check(&self, publish: Publish<'_>) -> Result<(), PublishError> {
         if self.closed {
             return Err(PublishError::Closed);
         }
@@ -497,7 +472,7 @@ fn unlinger(shared: &mut Shared, topic: &Topic) {
     }
 }
 
-fn message(now: Now, mark: Mark, publish: Publish<'_>) -> Message {
+pub(super) fn message(now: Now, mark: Mark, publish: Publish<'_>) -> Message {
     let at = publish.at.unwrap_or(now.wall);
     Message { mark, at, kind: publish.kind.into(), payload: publish.payload.into() }
 }
@@ -509,6 +484,7 @@ fn status(topic: &Topic) -> TopicStatus {
         held_events: topic.buffer.len(),
         held_bytes: topic.buffer.bytes(),
         subscribers: topic.subscribers.len(),
+        waiting_items: topic.subscribers.values().map(Subscriber::waiting).max().unwrap_or(0),
     }
 }
 
@@ -532,7 +508,7 @@ impl Machine for Hub {
             }
             (Purpose::History(id, subscriber, reason), CommandOutcome::History(result)) => {
                 if let Some(topic) = self.topics.get_mut(&id) {
-                    topic.on_history(&mut self.shared, subscriber, reason, result.unwrap_or_default());
+                    topic.on_history(&mut self.shared, subscriber, reason, result);
                 }
             }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),

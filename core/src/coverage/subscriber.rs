@@ -82,6 +82,11 @@ impl Subscriber {
         Self { phase: Phase::Waiting(from), queue: VecDeque::new(), events: 0, leans: false }
     }
 
+    /// Items that wait to be taken; a stretch of the buffer counts as one.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

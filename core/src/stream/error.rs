@@ -44,6 +44,10 @@ pub enum Setting {
     OnceWindow,
     /// The Pulse layout in a cluster, where its keys of one stream lie in different slots.
     PulseInCluster,
+    /// The time an event is put off.
+    Delay,
+    /// How often an event is handed out.
+    Deliveries,
 }
 
 impl fmt::Display for Setting {
@@ -66,6 +70,8 @@ impl fmt::Display for Setting {
             Self::Pattern => "bad regex",
             Self::OnceWindow => "once_window in the pulse layout",
             Self::PulseInCluster => "the pulse layout in a cluster",
+            Self::Delay => "delay",
+            Self::Deliveries => "deliveries_max",
         })
     }
 }
@@ -157,6 +163,12 @@ pub enum CallerError {
     /// The group has as many members as it may.
     #[error("expected at most {} members in a group", super::limits::GROUP_MEMBERS_MAX)]
     GroupFull,
+    /// The generation has as many dead letters as it may: nothing was buried.
+    #[error("expected at most {} dead letters; remove some", super::limits::DEAD_LETTERS_MAX)]
+    DeadLettersFull,
+    /// The Pulse layout has no place for it.
+    #[error("expected the Tagged layout: the Pulse layout has no dead letters, and puts nothing off")]
+    TaggedOnly,
     /// Nobody has made this stream.
     #[error("the stream does not exist")]
     StreamNotFound,

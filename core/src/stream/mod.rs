@@ -5,7 +5,9 @@
 //! fenced. Every operation is one atomic step on the server's state; [`keyspace::Keyspace::apply`] is
 //! that step: the specification, the embedded backend, and what the scripts on Redis are held to.
 
+pub mod client;
 pub mod contract;
+pub mod embedded;
 pub mod error;
 pub mod event;
 pub mod failover;
@@ -27,6 +29,7 @@ pub mod unready;
 pub mod word;
 
 pub use contract::{GroupContract, Start};
+pub use embedded::Embedded;
 pub use error::{CallerError, ForeignFault, ServerFault, StreamError};
 pub use event::{Event, EventId, Ids, OnceKey};
 pub use handle::Handle;

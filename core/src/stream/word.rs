@@ -45,6 +45,7 @@ const fn caller(error: &CallerError) -> &'static str {
         },
         CallerError::GroupConfigMismatch => "SINKCONFIGMISMATCH",
         CallerError::GroupFull => "SINKFULL",
+        CallerError::DeadLettersFull => "DEADFULL",
         CallerError::SnapshotUnbounded => "SNAPSHOTUNBOUNDED",
         CallerError::SnapshotBoundExceeded { .. } => "SNAPSHOTBOUNDVIOLATION",
         CallerError::IdempotencyConflict => "IDEMPOTENCYCONFLICT",
@@ -64,6 +65,7 @@ const fn caller(error: &CallerError) -> &'static str {
         | CallerError::InvalidOnceKey { .. }
         | CallerError::TooManyIds { .. }
         | CallerError::InvalidReplayPosition
+        | CallerError::TaggedOnly
         | CallerError::LastStream
         | CallerError::ReaderClosed
         | CallerError::ConsumerClosed
@@ -91,6 +93,7 @@ pub fn refusal(text: &str) -> StreamError {
         "STREAMCONFIGMISSING" => CallerError::ConfigMismatch { kind: Mismatch::Missing },
         "SINKCONFIGMISMATCH" => CallerError::GroupConfigMismatch,
         "SINKFULL" => CallerError::GroupFull,
+        "DEADFULL" => CallerError::DeadLettersFull,
         "SNAPSHOTUNBOUNDED" => CallerError::SnapshotUnbounded,
         "SNAPSHOTBOUNDVIOLATION" => {
             CallerError::SnapshotBoundExceeded { max_len: number().unwrap_or_default() }
@@ -182,7 +185,8 @@ mod tests {
 
     #[test]
     fn every_word_comes_back() {
-        let all: [StreamError; 12] = [
+        let all: [StreamError; 13] = [
+            CallerError::DeadLettersFull.into(),
             CallerError::StreamNotFound.into(),
             CallerError::StreamDestroyed { current: Some(4) }.into(),
             CallerError::StreamLost { current: None }.into(),

@@ -148,7 +148,7 @@ impl Worker {
             },
         };
         match self.ask_in_group(verb).await {
-            Came::Told(_, Told::Entries(entries)) if !entries.is_empty() => {
+            Came::Told(_, Told::Taken { entries, .. }) if !entries.is_empty() => {
                 let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
                 let ids = Ids::new(ids).expect("few");
                 if let Came::Over = self.ask_in_group(Verb::GroupAck { group: group(), ids }).await {

@@ -35,9 +35,8 @@ pub fn every_operation(stream: &str, layout: Layout, apply: &mut dyn FnMut(&Stre
     ask(Verb::GroupOpen { group: g(), contract, settled: None });
     ask(Verb::GroupRegister { group: g(), consumer: c() });
     ask(Verb::GroupKeepAlive { group: g(), consumer: c() });
-    let Told::Entries(entries) = ask(Verb::GroupRead { group: g(), consumer: c(), events_max: 5 }) else {
-        panic!("entries")
-    };
+    let read = || Verb::GroupRead { group: g(), consumer: c(), events_max: 5 };
+    let Told::Taken { entries, .. } = ask(read()) else { panic!("entries") };
     let ids = || Ids::new([entries[0].id]).expect("one");
     ask(Verb::GroupAck { group: g(), ids: ids() });
     let acquire = Verb::LeaseAcquire { group: g(), owner: "o".into(), lease_ms: 60_000 };
@@ -53,7 +52,19 @@ pub fn every_operation(stream: &str, layout: Layout, apply: &mut dyn FnMut(&Stre
         events_max: 5,
     });
     ask(Verb::GroupSweep { group: g(), lease: lease(), grace_ms: 1000 });
-    ask(Verb::GroupDetach { group: g(), consumer: c() });
+    if layout == Layout::Tagged {
+        let one = |at: usize| Ids::new([entries[at].id]).expect("one");
+        for (at, delay_ms) in [(0, 0), (1, 60_000)] {
+            ask(Verb::GroupNack { group: g(), consumer: c(), ids: one(at), delay_ms });
+        }
+        ask(add());
+        let Told::Taken { entries: more, .. } = ask(read()) else { panic!("entries") };
+        let last = || Ids::new([more[0].id]).expect("one");
+        ask(Verb::GroupBury { group: g(), consumer: c(), ids: last() });
+        ask(Verb::DeadRead { after: EventId::ZERO, events_max: 5 });
+        ask(Verb::DeadRemove { ids: last() });
+    }
+    ask(Verb::GroupDetach { group: g(), consumer: c(), release: layout == Layout::Tagged });
     ask(Verb::Remove { ids: ids() });
     ask(Verb::Destroy);
 }

@@ -138,7 +138,7 @@ pub fn replay(real: &mut Real, seed: u64, steps: &[usize]) -> Result<Reached, St
 pub type Reached = BTreeSet<&'static str>;
 
 /// Every kind that a long enough run must see.
-pub const KINDS: [&str; 24] = [
+pub const KINDS: [&str; 25] = [
     "done",
     "attended",
     "added",
@@ -147,6 +147,7 @@ pub const KINDS: [&str; 24] = [
     "found again",
     "removed",
     "entries",
+    "taken",
     "replayed after an anchor",
     "destroyed",
     "destroyed before",
@@ -165,6 +166,9 @@ pub const KINDS: [&str; 24] = [
     "conflict",
 ];
 
+/// Kinds that only the Tagged layout has.
+pub const TAGGED_KINDS: [&str; 4] = ["missed", "given back", "buried", "dead letters"];
+
 fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
     let reply = match result {
         Ok(reply) => reply,
@@ -181,7 +185,12 @@ fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
         Told::AddedOnce { published: true, .. } => "published once",
         Told::AddedOnce { published: false, .. } => "found again",
         Told::Removed { count } if *count > 0 => "removed",
-        Told::Entries(entries) if !entries.is_empty() => "entries",
+        Told::Entries(entries) | Told::Read { entries, .. } if !entries.is_empty() => "entries",
+        Told::Taken { dropped: Some(_), .. } => "missed",
+        Told::Taken { entries, .. } if !entries.is_empty() => "taken",
+        Told::Nacked { count } if *count > 0 => "given back",
+        Told::Buried { count, .. } if *count > 0 => "buried",
+        Told::Dead(letters) if !letters.is_empty() => "dead letters",
         Told::Replayed { anchor: Some(_), .. } => "replayed after an anchor",
         Told::Destroyed { now: true } => "destroyed",
         Told::Destroyed { now: false } => "destroyed before",
@@ -196,7 +205,8 @@ fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
         Told::Claimed { entries, .. } if !entries.is_empty() => "taken over",
         Told::Swept { removed, .. } if !removed.is_empty() => "swept",
         Told::Removed { .. } | Told::Entries(_) | Told::Replayed { .. } | Told::Acked { .. } => return None,
-        Told::Claimed { .. } | Told::Swept { .. } => return None,
+        Told::Claimed { .. } | Told::Swept { .. } | Told::Read { .. } | Told::Taken { .. } => return None,
+        Told::Nacked { .. } | Told::Buried { .. } | Told::Dead(_) => return None,
     })
 }
 
@@ -332,12 +342,26 @@ impl Run<'_> {
             fence: dice.below(3),
             lease_ms: 300,
         });
-        match dice.below(30) {
+        let sides = match self.real.layout() {
+            Layout::Pulse => 32,
+            Layout::Tagged => 42,
+        };
+        match dice.below(sides) {
             0 | 1 => Verb::Open,
-            28 | 29 => {
+            28 | 29 | 31 | 38 => {
                 let idle_ms = dice.below(3);
                 Verb::GroupClaim { group, lease, consumer, idle_ms, from: EventId::ZERO, events_max: 2 }
             }
+            30 => Verb::GroupRead { group, consumer, events_max: 2 },
+            32 | 33 => Verb::GroupNack {
+                group,
+                consumer,
+                ids: self.ids(dice),
+                delay_ms: if dice.one_in(3) { 0 } else { dice.below(600) },
+            },
+            34 | 37 | 39 => Verb::GroupBury { group, consumer, ids: self.ids(dice) },
+            35 | 40 | 41 => Verb::DeadRead { after: EventId::ZERO, events_max: 3 },
+            36 => Verb::DeadRemove { ids: self.ids(dice) },
             2 => Verb::Attend,
             3..=6 => Verb::Add { event, condition: Condition::Always },
             7 => Verb::Add { event, condition: Condition::IfExists },
@@ -372,7 +396,10 @@ impl Run<'_> {
             21 | 22 => Verb::GroupAck { group, ids: self.ids(dice) },
             23 if dice.one_in(2) => Verb::GroupKeepAlive { group, consumer },
             23 => Verb::GroupRegister { group, consumer },
-            24 => Verb::GroupDetach { group, consumer },
+            24 => {
+                let release = self.real.layout() == Layout::Tagged && dice.one_in(2);
+                Verb::GroupDetach { group, consumer, release }
+            }
             25 => {
                 let owner = (*dice.pick(&[&"o1", &"o 2"])).to_string();
                 Verb::LeaseAcquire { group, owner, lease_ms: 100 + dice.below(3000) }

@@ -4,6 +4,7 @@ use crate::access::{Reload, Source};
 use crate::backend::node::{self, NodeBackend};
 use crate::context::Context;
 use crate::control::server::Server as Control;
+use crate::epoch_file::{self, EpochFile};
 use crate::exit::Failure;
 use crate::output::Output;
 use serde::Serialize;
@@ -42,6 +43,11 @@ pub(crate) struct Args {
     plaintext: bool,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// Take each epoch that this file gives, as `fence --epoch` does: for a lease whose agent writes its
+    /// fence token there, in decimal digits, by renaming. Looked at four times a second; missing or empty:
+    /// nothing is taken.
+    #[arg(long, value_name = "FILE")]
+    epoch_file: Option<PathBuf>,
     /// Answer /healthz, /readyz and /metrics here, over plain HTTP and to whoever asks; port 0 takes any
     /// free one.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -86,6 +92,7 @@ The peers file (TOML; keep it readable by its owner only; paths are relative to 
   certificate = \"node.pem\"
   key = \"node.key\"
   authorities = \"ca.pem\"    # who vouches for peers; absent: only pinned certificates are believed
+  revoked = \"crl.pem\"       # what the authorities have revoked; absent: nothing
   [[peers]]
   identity = \"b\"
   address = \"b.example:7401\"  # absent: it only calls us
@@ -148,7 +155,10 @@ async fn serve(
             let ended = match Http::start(args.http, &server).await {
                 Ok(http) => {
                     let ended = match ready(args, output, &server, http.address).await {
-                        Ok(()) => ends.wait(&reload).await,
+                        Ok(()) => tokio::select! {
+                            ended = ends.wait(&reload) => ended,
+                            never = follow_epochs(args, &server) => match never {},
+                        },
                         Err(failure) => Err(failure),
                     };
                     http.stop().await;
@@ -164,6 +174,14 @@ async fn serve(
     let closed = server.shutdown().await;
     ended?;
     Ok(closed?)
+}
+
+/// Takes the epochs of the file, if there is one.
+async fn follow_epochs(args: &Args, server: &Server) -> std::convert::Infallible {
+    match &args.epoch_file {
+        Some(path) => epoch_file::follow(server.handle().clone(), EpochFile(path.clone())).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What a person is told when the network does not start.

@@ -22,8 +22,11 @@ end
 local made = redis.pcall('XGROUP', 'CREATE', key, group, start)
 if made.err and string.sub(made.err, 1, 9) ~= 'BUSYGROUP' then return redis.call('XGROUP', 'CREATE', key, group, start) end
 if not made.err then
-  if start == '$' then start = last_id(key) elseif start == '0' then start = '0-0' end
-  S.was_read(plan, group, start)
+  local last, added, kept = facts(key)
+  if start == '$' then start = last elseif start == '0' then start = '0-0' end
+  local seen
+  if start == '0-0' then seen = added - kept elseif start == last then seen = added end
+  S.was_read(plan, group, start, seen)
 end
 if not cursor then cursor = S.set_cursor(plan, group, settled(plan, group)) end
 S.put_group(plan, group, values)

@@ -62,7 +62,8 @@ fn ensure(
         (None, Start::Oldest) => EventId::ZERO,
         (None, Start::After(id)) => id,
     };
-    log.groups.entry(name.clone()).or_insert_with(|| LogGroup { delivered, ..LogGroup::default() });
+    let seen = log.seen_up_to(delivered);
+    log.groups.entry(name.clone()).or_insert_with(|| LogGroup { delivered, seen, ..LogGroup::default() });
     let reached = log.settled(&log.groups[name]);
     let group = data.groups.entry(name.clone()).or_default();
     let cursor = *group.cursor.get_or_insert(reached);
@@ -80,11 +81,18 @@ pub(super) fn read(
     events_max: u32,
 ) -> Result<Told, StreamError> {
     let data = space.data.get_mut(&step.life().generation);
-    let log = data.and_then(|data| data.log.as_mut());
+    let log = data.and_then(|data| data.log.as_mut()).ok_or(ServerFault::NoGroup)?;
     let events_max = events_max.min(READ_EVENTS_MAX);
-    log.and_then(|log| log.deliver(group, consumer, events_max, step.now))
-        .map(Told::Entries)
-        .ok_or_else(|| ServerFault::NoGroup.into())
+    let after = log.groups.get(group).ok_or(ServerFault::NoGroup)?.delivered;
+    let entries = log.deliver(group, consumer, events_max, step.now).ok_or(ServerFault::NoGroup)?;
+    let dropped = log.note_delivered(group, after, &entries, events_max);
+    let caught_up = entries.len() < events_max as usize;
+    let reached = entries.last().filter(|_| !caught_up).map_or(log.last, |entry| entry.id);
+    let dropped = match step.layout {
+        Layout::Tagged => dropped,
+        Layout::Pulse => None,
+    };
+    Ok(Told::Taken { entries, reached, dropped })
 }
 
 pub(super) fn ack(step: &Step<'_>, space: &mut Space, name: &GroupName, ids: &Ids) -> Told {
@@ -96,7 +104,13 @@ pub(super) fn ack(step: &Step<'_>, space: &mut Space, name: &GroupName, ids: &Id
     if count == 0 {
         return nothing;
     }
-    let reached = log.settled(&log.groups[name]);
+    Told::Acked { count, cursor: settle(step, data, name) }
+}
+
+/// Moves the cursor over the settled prefix.
+pub(super) fn settle(step: &Step<'_>, data: &mut Data, name: &GroupName) -> Option<EventId> {
+    let log = data.log.as_ref()?;
+    let reached = log.settled(log.groups.get(name)?);
     let stored = &mut data.groups.entry(name.clone()).or_default().cursor;
     // The reference lets the cursor fall when all before it is gone; ours never falls.
     let cursor = match step.layout {
@@ -107,5 +121,5 @@ pub(super) fn ack(step: &Step<'_>, space: &mut Space, name: &GroupName, ids: &Id
     if step.layout == Layout::Pulse {
         data.book_kept(step.life());
     }
-    Told::Acked { count, cursor: Some(cursor) }
+    Some(cursor)
 }

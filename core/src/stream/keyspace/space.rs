@@ -6,6 +6,7 @@ use crate::stream::contract::GroupContract;
 use crate::stream::event::EventId;
 use crate::stream::name::{ConsumerName, GroupName};
 use crate::stream::op::Nonce;
+use crate::stream::reply::DeadLetter;
 use crate::stream::retention::Contract;
 use crate::stream::time::ServerTime;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,8 @@ pub struct Data {
     pub once: Once,
     /// What is known of the groups outside the log.
     pub groups: BTreeMap<GroupName, Group>,
+    /// Events that were given up.
+    pub dead: Dead,
     /// What only the Pulse layout writes down.
     pub books: Books,
 }
@@ -79,6 +82,15 @@ pub enum Identity {
     Exact(Vec<u8>),
 }
 
+/// The dead letters of a generation.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Dead {
+    /// By position.
+    pub letters: BTreeMap<EventId, DeadLetter>,
+    /// The last position given out.
+    pub last: EventId,
+}
+
 /// A group's books beside the log: they outlive it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Group {
@@ -90,6 +102,8 @@ pub struct Group {
     pub lease: Option<LeaseState>,
     /// The members, in the order they came.
     pub members: Vec<Member>,
+    /// What is put off, and until when, in milliseconds of the server's clock.
+    pub later: BTreeMap<EventId, u64>,
 }
 
 /// One member of a group.

@@ -77,6 +77,7 @@ impl World {
         }
         if let Verdict::Diverged(divergence) = verdict
             && !self.forked
+            && (name != super::outside::NAME || self.lossy.is_empty())
         {
             return Err(Violation::new("false divergence", format!("{at}: {divergence}, in one history")));
         }
@@ -87,6 +88,9 @@ impl World {
         self.nodes[at].closing.insert(link);
         // What still comes is thrown away, so it need not be held back.
         self.nodes[at].paused.remove(&link);
+        if self.is_outside(at, link) {
+            return self.closes_outside(at, reason);
+        }
         let Some((id, side)) = self.by_link.get(&(at, link)).copied() else { return Ok(()) };
         let conn = &self.conns[&id];
         let peer = conn.ends[1 - side].0;
@@ -98,6 +102,17 @@ impl World {
             && !excused
         {
             let text = format!("{at} blames {peer}, which did nothing wrong: {fault}");
+            return Err(Violation::new("false fault", text));
+        }
+        Ok(())
+    }
+
+    fn closes_outside(&self, at: usize, reason: &CloseReason) -> Judged {
+        if let CloseReason::Fault(fault) = reason
+            && !self.forked
+            && self.lossy.is_empty()
+        {
+            let text = format!("{at} blames the peer of the reference, which did nothing wrong: {fault}");
             return Err(Violation::new("false fault", text));
         }
         Ok(())
@@ -188,7 +203,9 @@ impl World {
     /// The most that any node of this name ever vouched for.
     fn highest(&self, identity: &str) -> Version {
         let named = self.nodes.iter().filter(|node| node.identity == identity);
-        named.map(|node| node.claim.highest).max().unwrap_or(Version::ZERO)
+        let outside = self.outside.iter().filter(|_| identity == super::outside::NAME);
+        let highest = named.map(|node| node.claim.highest).chain(outside.map(|outside| outside.peer.tail));
+        highest.max().unwrap_or(Version::ZERO)
     }
 
     /// A snapshot took the place of everything. Where histories have parted and nobody kept what

@@ -5,6 +5,7 @@ mod config;
 mod judge;
 mod links;
 mod ops;
+mod outside;
 mod people;
 mod quiesce;
 mod readers;
@@ -17,6 +18,7 @@ use crate::node::Node;
 use crate::plan::{Plan, Profile};
 use crate::rng::{Choose, Rng};
 use links::Conn;
+use outside::Outside;
 use std::collections::{BTreeMap, BTreeSet};
 use strandline_core::id::LinkId;
 
@@ -67,6 +69,8 @@ pub struct World {
     epoch_asked: u64,
     /// Names of nodes that lost, or may have lost, what they had acknowledged.
     lossy: BTreeSet<String>,
+    /// A peer of the reference beside the nodes.
+    outside: Option<Outside>,
     trace: Option<Vec<String>>,
     buf: Vec<u8>,
 }
@@ -82,6 +86,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// Records that were submitted.
     pub records: usize,
+    /// Records that a peer of the reference took.
+    pub outside_records: usize,
     /// What went wrong.
     pub violation: Option<Violation>,
     /// What happened, for people, if it was asked for.
@@ -119,6 +125,7 @@ impl World {
             epochs: BTreeMap::new(),
             epoch_asked: 1,
             lossy: BTreeSet::new(),
+            outside: outside::of(plan.seed),
             trace: traced.then(Vec::new),
             buf: Vec::new(),
         }
@@ -161,6 +168,7 @@ impl World {
             hash: self.hash,
             counts,
             records: self.tree.len(),
+            outside_records: self.outside.map_or(0, |outside| outside.records),
             violation,
             trace: self.trace.unwrap_or_default(),
         }

@@ -57,8 +57,9 @@ impl World {
             Kind::Collect => self.collect(at),
             Kind::Scrub => self.scrub(at),
             Kind::Members => {
-                let names = ["b", "c", "d"];
-                let name = names[self.rng.index(names.len())].to_string();
+                let names = ["b", "c", "d", super::outside::NAME];
+                let known = if self.outside.is_some() { 4 } else { 3 };
+                let name = names[self.rng.index(known)].to_string();
                 let change = match self.rng.below(6) {
                     0 => MembersChange::Clear,
                     1 | 2 => MembersChange::Remove(name),
@@ -66,6 +67,7 @@ impl World {
                 };
                 self.members(at, change)
             }
+            Kind::Connect if self.outside.is_some() && self.rng.once_in(2) => self.meet_outside(at),
             Kind::Connect => {
                 let peer = self.other(at);
                 if self.connected(at, peer) { Ok(()) } else { self.connect(at, peer) }
@@ -296,6 +298,7 @@ impl World {
     /// The process of a node ends; with it the machine, if `power` is cut.
     pub(super) fn stop(&mut self, at: usize, power: bool) {
         self.break_all(at);
+        self.outside_loses(at);
         let node = &mut self.nodes[at];
         if matches!(node.life, Life::Recovering(_)) && node.made {
             node.host.counts.add(Fault::CrashInRecovery);
