@@ -5,7 +5,8 @@
 use strandline_core::stream::{Layout, StreamName};
 use strandline_redis::Names;
 use strandline_tests::streams::answers::layout_name;
-use strandline_tests::streams::backend::Backend as _;
+use strandline_tests::streams::backend::Backend;
+use strandline_tests::streams::embedded::Embedded;
 use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, STREAMS, TAGGED_KINDS, replay, sequence};
 use strandline_tests::streams::redis::Real;
 
@@ -13,7 +14,7 @@ use strandline_tests::streams::redis::Real;
 const OPERATIONS: usize = 10_000;
 
 /// Operations in a cluster: every look at a key is a way to one of three processes.
-const CLUSTER_OPERATIONS: usize = 2_500;
+const CLUSTER_OPERATIONS: usize = 5_000;
 
 /// So many times more with `STRANDLINE_SOAK`.
 const SOAK: usize = 10;
@@ -25,11 +26,8 @@ fn names(layout: Layout) -> Names {
     }
 }
 
-fn differential(layout: Layout) {
-    held_to_the_model(&mut Real::start_frozen(names(layout)), layout_name(layout), OPERATIONS);
-}
-
-fn held_to_the_model(real: &mut Real, name: &str, operations: usize) {
+/// Holds a server to the model; `name` chooses what is replayed.
+fn differential(real: &mut dyn Backend, name: &str, operations: usize) {
     if let Ok(chosen) = std::env::var("STRANDLINE_STREAM_RANDOM") {
         let mut words = chosen.split(' ');
         if words.next() == Some(name) {
@@ -41,8 +39,7 @@ fn held_to_the_model(real: &mut Real, name: &str, operations: usize) {
         }
         return;
     }
-    let operations =
-        if std::env::var_os("STRANDLINE_SOAK").is_some() { SOAK * operations } else { operations };
+    let operations = if std::env::var_os("STRANDLINE_SOAK").is_some() { SOAK * operations } else { operations };
     let mut done = 0;
     let mut kinds = Reached::new();
     for seed in 0.. {
@@ -57,7 +54,7 @@ fn held_to_the_model(real: &mut Real, name: &str, operations: usize) {
             Err(failure) => {
                 let steps: Vec<String> = failure.steps.iter().map(usize::to_string).collect();
                 panic!(
-                    "the scripts and the model differ; to replay it:\n  \
+                    "the server and the model differ; to replay it:\n  \
                      STRANDLINE_STREAM_RANDOM=\"{name} {} {}\" cargo test -p strandline-tests --test streams_random\n{}",
                     failure.seed,
                     steps.join(","),
@@ -73,14 +70,30 @@ fn held_to_the_model(real: &mut Real, name: &str, operations: usize) {
     println!("{}: {done} operations in sequences of {STEPS_MAX}", real.name());
 }
 
+fn scripts(layout: Layout) {
+    differential(&mut Real::start_frozen(names(layout)), layout_name(layout), OPERATIONS);
+}
+
+#[test]
+fn the_embedded_keyspace_in_memory_does_what_the_model_does() {
+    differential(&mut Embedded::in_memory(), "memory", OPERATIONS);
+}
+
+#[test]
+fn the_embedded_keyspace_opened_after_each_step_does_what_the_model_does() {
+    let mut embedded = Embedded::durable_in_small_files();
+    differential(&mut embedded, "durable", OPERATIONS);
+    assert!(embedded.reopened > 1000, "{} times", embedded.reopened);
+}
+
 #[test]
 fn scripts_of_the_pulse_layout_do_what_the_model_does() {
-    differential(Layout::Pulse);
+    scripts(Layout::Pulse);
 }
 
 #[test]
 fn scripts_of_the_tagged_layout_do_what_the_model_does() {
-    differential(Layout::Tagged);
+    scripts(Layout::Tagged);
 }
 
 #[test]
@@ -88,5 +101,5 @@ fn scripts_on_a_cluster_of_three_masters_do_what_the_model_does() {
     let mut real = Real::start_frozen_cluster(names(Layout::Tagged));
     let homes = STREAMS.map(|name| real.master_of(&StreamName::new(name).expect("a name")));
     assert_ne!(homes[0], homes[1], "the streams lie on different masters");
-    held_to_the_model(&mut real, "cluster", CLUSTER_OPERATIONS);
+    differential(&mut real, "cluster", CLUSTER_OPERATIONS);
 }

@@ -13,6 +13,7 @@ mod open;
 mod plan;
 mod records;
 mod repair;
+mod streams;
 
 use comfy_table::{CellAlignment, Table, presets};
 use measure::{Row, Scale};
@@ -89,6 +90,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if wanted("live") {
         live::rows(&scale, &mut rows)?;
+    }
+    if wanted("streams") {
+        streams::rows(&scale, work.path(), &mut rows)?;
     }
     let lines: Vec<_> = rows.iter().map(Line::from).collect();
     let summary = folder.join("summary.json");

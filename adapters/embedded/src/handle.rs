@@ -2,25 +2,18 @@
 
 use crate::open::{EmbeddedOptions, OpenFailed, open};
 use crate::shared::Shared;
+use futures::FutureExt as _;
 use futures::channel::oneshot;
+use futures::future::BoxFuture;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use strandline_core::error::StorageFault;
 use strandline_core::journal::log::Opened;
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::embedded::{Embedded as Root, EmbeddedLimits};
-use strandline_core::stream::{EventId, Outcome, StreamName, StreamOp};
-
-/// A position that somebody waits behind.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Watch {
-    /// The stream.
-    pub stream: StreamName,
-    /// The generation.
-    pub generation: u64,
-    /// Behind what.
-    pub after: EventId,
-}
+use strandline_core::stream::{Layout, Outcome, StreamOp};
+use strandline_streams::Backend;
 
 /// How an embedded keyspace is.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -103,13 +96,13 @@ impl Embedded {
     }
 
     /// Waits until there may be an entry behind one of these positions, or the end of its generation, for
-    /// at most `wait_ms`; whether there may be. Ringing for nothing is possible.
+    /// at most `wait_ms`. Ringing for nothing is possible.
     ///
     /// Cancel safe.
-    pub fn wait(&self, watches: Vec<Watch>, wait_ms: u64) -> impl Future<Output = bool> + Send + use<> {
-        let (sender, rung) = oneshot::channel();
-        self.shared.wait(watches, wait_ms, sender);
-        async move { rung.await.unwrap_or(true) }
+    pub fn wait(&self, logs: Vec<LogPosition>, wait_ms: u64) -> impl Future<Output = Waited> + Send + use<> {
+        let (sender, waited) = oneshot::channel();
+        self.shared.wait(logs, wait_ms, sender);
+        async move { waited.await.unwrap_or(Waited::Rung) }
     }
 
     /// How it is.
@@ -135,5 +128,19 @@ impl Embedded {
     /// The fault that had stopped it.
     pub fn close(&self) -> Result<(), StorageFault> {
         self.shared.close()
+    }
+}
+
+impl Backend for Embedded {
+    fn layout(&self) -> Layout {
+        Layout::Tagged
+    }
+
+    fn apply(&self, op: StreamOp) -> BoxFuture<'static, Outcome> {
+        Self::apply(self, op).boxed()
+    }
+
+    fn wait(&self, logs: Vec<LogPosition>, wait_ms: u64) -> BoxFuture<'static, Waited> {
+        Self::wait(self, logs, wait_ms).boxed()
     }
 }

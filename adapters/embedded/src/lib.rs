@@ -1,5 +1,6 @@
 //! Streams without a server: the keyspace of [`strandline_core::stream::embedded`] in this process, in
-//! memory or durable in a directory.
+//! memory or durable in a directory. A [`strandline_streams::Backend`]: `strandline_streams::Streams`
+//! stands on it as on a server.
 //!
 //! ```
 //! use strandline_core::stream::op::{Condition, Nonce};
@@ -29,5 +30,5 @@ mod open;
 mod shared;
 mod waits;
 
-pub use handle::{Embedded, EmbeddedStatus, Watch};
+pub use handle::{Embedded, EmbeddedStatus};
 pub use open::{EmbeddedOptions, OpenFailed};

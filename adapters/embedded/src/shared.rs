@@ -1,7 +1,7 @@
 //! The root, and whoever uses it: callers and the executor's threads drive it under one lock, a thread of
 //! its own looks at the clock.
 
-use crate::handle::{EmbeddedStatus, Watch};
+use crate::handle::EmbeddedStatus;
 use crate::waits::Waits;
 use futures::channel::oneshot::Sender;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +11,7 @@ use strandline_core::error::StorageFault;
 use strandline_core::journal::command::{StorageCommand, StorageCompletion};
 use strandline_core::journal::log::Never;
 use strandline_core::machine::{Host, Machine, Next, Sent, drain};
+use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::embedded::{Ask, Embedded as Root, EmbeddedEvent, NotAsked};
 use strandline_core::stream::{Outcome, ServerFault, StreamOp};
 use strandline_file::{Clock, StorageExecutor};
@@ -55,7 +56,7 @@ struct Outside {
 #[must_use]
 struct Tell {
     outcomes: Vec<(Sender<Outcome>, Outcome)>,
-    rung: Vec<(Sender<bool>, bool)>,
+    rung: Vec<(Sender<Waited>, Waited)>,
 }
 
 impl Tell {
@@ -210,14 +211,14 @@ impl Shared {
         self.turn(|state, clock| state.ask(clock, op, sender));
     }
 
-    pub(crate) fn wait(&self, watches: Vec<Watch>, wait_ms: u64, sender: Sender<bool>) {
+    pub(crate) fn wait(&self, logs: Vec<LogPosition>, wait_ms: u64, sender: Sender<Waited>) {
         self.turn(|state, clock| {
-            let news = watches.iter().any(|w| state.root.has_news(&w.stream, w.generation, w.after));
+            let news = logs.iter().any(|log| state.root.has_news(&log.stream, log.generation, log.after));
             if news || state.closed || state.outside.status.fault.is_some() {
-                state.outside.tell.rung.push((sender, true));
+                state.outside.tell.rung.push((sender, Waited::Rung));
             } else {
                 let until = clock.now().mono.after_ms(wait_ms);
-                state.outside.waits.add(watches.into_iter().map(|w| w.stream).collect(), until, sender);
+                state.outside.waits.add(logs.into_iter().map(|log| log.stream).collect(), until, sender);
             }
         });
     }

@@ -3,13 +3,14 @@
 use futures::channel::oneshot::Sender;
 use std::collections::{BTreeMap, BTreeSet};
 use strandline_core::stream::StreamName;
+use strandline_core::stream::client::Waited;
 use strandline_core::time::Instant;
 
 #[derive(Debug)]
 struct Wait {
     streams: Vec<StreamName>,
     until: Instant,
-    sender: Sender<bool>,
+    sender: Sender<Waited>,
 }
 
 /// All waits. Each is answered once: rung, or out of time.
@@ -22,7 +23,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    pub(crate) fn add(&mut self, streams: Vec<StreamName>, until: Instant, sender: Sender<bool>) {
+    pub(crate) fn add(&mut self, streams: Vec<StreamName>, until: Instant, sender: Sender<Waited>) {
         self.drop_abandoned();
         let number = self.next;
         self.next += 1;
@@ -34,26 +35,26 @@ impl Waits {
     }
 
     /// Takes out whoever waits for the stream.
-    pub(crate) fn ring(&mut self, stream: &StreamName, rung: &mut Vec<(Sender<bool>, bool)>) {
+    pub(crate) fn ring(&mut self, stream: &StreamName, rung: &mut Vec<(Sender<Waited>, Waited)>) {
         for number in self.by_stream.remove(stream).unwrap_or_default() {
-            rung.extend(self.remove(number).map(|sender| (sender, true)));
+            rung.extend(self.remove(number).map(|sender| (sender, Waited::Rung)));
         }
     }
 
     /// Takes out everybody.
-    pub(crate) fn ring_all(&mut self, rung: &mut Vec<(Sender<bool>, bool)>) {
+    pub(crate) fn ring_all(&mut self, rung: &mut Vec<(Sender<Waited>, Waited)>) {
         while let Some((number, _)) = self.by_number.first_key_value() {
             let number = *number;
-            rung.extend(self.remove(number).map(|sender| (sender, true)));
+            rung.extend(self.remove(number).map(|sender| (sender, Waited::Rung)));
         }
     }
 
     /// Takes out whose time has come.
-    pub(crate) fn expire(&mut self, now: Instant, rung: &mut Vec<(Sender<bool>, bool)>) {
+    pub(crate) fn expire(&mut self, now: Instant, rung: &mut Vec<(Sender<Waited>, Waited)>) {
         while let Some((until, number)) = self.by_time.first().copied()
             && until <= now
         {
-            rung.extend(self.remove(number).map(|sender| (sender, false)));
+            rung.extend(self.remove(number).map(|sender| (sender, Waited::TimeOut)));
         }
     }
 
@@ -71,7 +72,7 @@ impl Waits {
         }
     }
 
-    fn remove(&mut self, number: u64) -> Option<Sender<bool>> {
+    fn remove(&mut self, number: u64) -> Option<Sender<Waited>> {
         let wait = self.by_number.remove(&number)?;
         self.by_time.remove(&(wait.until, number));
         for stream in &wait.streams {
@@ -105,7 +106,10 @@ mod tests {
         for (sender, how) in rung {
             sender.send(how).unwrap();
         }
-        assert_eq!((of_both.try_recv(), of_late.try_recv()), (Ok(Some(true)), Ok(Some(false))));
+        assert_eq!(
+            (of_both.try_recv(), of_late.try_recv()),
+            (Ok(Some(Waited::Rung)), Ok(Some(Waited::TimeOut)))
+        );
         assert_eq!(waits.deadline(), None);
         assert!(waits.by_stream.is_empty() && waits.by_number.is_empty());
     }

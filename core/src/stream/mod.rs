@@ -15,6 +15,7 @@ pub mod fence;
 pub mod filter;
 pub mod group;
 pub mod handle;
+pub mod judge;
 pub mod keyspace;
 pub mod layout;
 pub mod limits;

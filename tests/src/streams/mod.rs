@@ -4,6 +4,7 @@ mod acts;
 pub mod answers;
 pub mod backend;
 pub mod clock;
+pub mod embedded;
 pub mod every;
 pub mod file;
 pub mod keys;

@@ -325,6 +325,10 @@ impl Backend for Real {
         }
     }
 
+    fn advance_us(&mut self, us: u64) {
+        Self::advance_us(self, us);
+    }
+
     fn apply(&mut self, op: &StreamOp) -> Outcome {
         self.runtime.block_on(self.server.apply(op))
     }

@@ -325,3 +325,46 @@ fn an_operation_over_the_limit_is_refused_and_nothing_is_done() {
     assert!(matches!(refused, Err(NotAsked::Refused(AppendError::EntryTooLarge { .. }))), "{refused:?}");
     assert_eq!(embedded.keyspace().spaces().count(), 0);
 }
+
+/// Whatever a handle of an ended generation asks is refused and leaves nothing behind, before and after
+/// the next generation is made.
+#[test]
+fn no_mutation_of_an_ended_generation_leaves_anything() {
+    let mut embedded = Embedded::in_memory(EmbeddedLimits::default());
+    let ask = |embedded: &mut Embedded, op: StreamOp| {
+        embedded.handle_ask(now(5), op).unwrap();
+        let events: Vec<_> = core::iter::from_fn(|| embedded.poll_event()).collect();
+        let answer = events.into_iter().find_map(|event| match event {
+            EmbeddedEvent::Answered { outcome: Outcome::Answered { result, .. }, .. } => Some(result),
+            _ => None,
+        });
+        answer.expect("in memory all is answered at once")
+    };
+    let mut old = handle();
+    for verb in [Verb::Open, Verb::Destroy] {
+        let answer = ask(&mut embedded, old.op(verb.clone(), Nonce([1; 16])));
+        old.answered(&verb, &answer);
+    }
+    let bound = *old.bound().unwrap();
+    for next in [false, true] {
+        if next {
+            ask(&mut embedded, add("of the next generation")).unwrap();
+        }
+        let before = embedded.keyspace().clone();
+        for mut op in operations() {
+            op.by = old.op(Verb::Open, Nonce([2; 16])).by;
+            let answer = ask(&mut embedded, op.clone());
+            let refused = match op.verb {
+                // Every handle may repeat it while the tombstone is its own generation's.
+                Verb::Destroy if !next => answer.unwrap().told == Told::Destroyed { now: false },
+                _ => matches!(
+                    answer,
+                    Err(StreamError::Caller(crate::stream::error::CallerError::StreamDestroyed { current }))
+                        if current == Some(bound.generation + u64::from(next))
+                ),
+            };
+            assert!(refused, "{:?}", op.verb);
+            assert_eq!(embedded.keyspace(), &before, "{:?}", op.verb);
+        }
+    }
+}
