@@ -39,7 +39,8 @@ fn differential(real: &mut dyn Backend, name: &str, operations: usize) {
         }
         return;
     }
-    let operations = if std::env::var_os("STRANDLINE_SOAK").is_some() { SOAK * operations } else { operations };
+    let operations =
+        if std::env::var_os("STRANDLINE_SOAK").is_some() { SOAK * operations } else { operations };
     let mut done = 0;
     let mut kinds = Reached::new();
     for seed in 0.. {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::error::{CallerError, Setting};
 use strandline_core::stream::failover::{Doubt, Survival};
+use strandline_core::stream::reply::Uncertain;
 use strandline_core::stream::unready::Unready;
 use strandline_core::stream::{EventId, Layout, Outcome, ServerFault, StreamError, Verb};
 use strandline_redis::{Address, Bell, Bounds, Names, Remote};
@@ -115,6 +116,41 @@ fn a_slot_moves_amid_the_work_and_each_event_is_there_once() {
         assert_eq!(keys(&cluster, 1), BTreeSet::new(), "nothing was left behind, nothing made anew");
         ask(&remote, &mut moving, Verb::Destroy).await;
     });
+}
+
+/// The client that we build on would send it again by itself: a second copy might follow.
+#[test]
+fn a_connection_that_ends_leaves_what_was_sent_uncertain_in_a_cluster_too() {
+    let cluster = RedisCluster::start();
+    let [name, ..] = homes(&cluster);
+    let mut admin = cluster.connection(0);
+    runtime().block_on(async {
+        let remote = reach(&cluster, PATIENT);
+        let mut first = handle(&name);
+        ask(&remote, &mut first, add("a")).await;
+        crate::support::must::<()>(&mut admin, &["CLIENT", "PAUSE", "60000", "WRITE"]);
+        let op = op(&first, add("b"));
+        let cut = async {
+            wait_async("a step that waits", || {
+                let info: String = crate::support::must(&mut admin, &["INFO", "clients"]);
+                info.contains("blocked_clients:1")
+            })
+            .await;
+            crate::support::must::<i64>(&mut admin, &["CLIENT", "KILL", "TYPE", "normal"]);
+            crate::support::must::<()>(&mut admin, &["CLIENT", "UNPAUSE"]);
+        };
+        let (outcome, ()) = tokio::join!(remote.apply(&op), cut);
+        assert_eq!(outcome, Outcome::Uncertain(Uncertain::new(op.clone())));
+        assert_eq!(payloads(&remote, &mut first).await, ["a"], "and the next one finds its way");
+    });
+}
+
+async fn wait_async(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < crate::support::GIVE_UP, "expected {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
 /// One blocking read may name the keys of one slot only.

@@ -91,9 +91,7 @@ impl Redis {
         let fits = |bell: &Bell| bell.block_ms() == wait_ms && !bell.is_busy_with_others(logs);
         match idle.iter().position(fits) {
             Some(at) => Some(idle.remove(at)),
-            None => {
-                Bell::new(self.remote.address().clone(), self.remote.names().clone(), wait_ms).ok()
-            }
+            None => Bell::new(self.remote.address().clone(), self.remote.names().clone(), wait_ms).ok(),
         }
     }
 }
