@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use strandline_core::coverage::{
     Accepted, Claim, Command, Event, From, History, Hub, HubConfig, Item, Mark, Message, Minted, Outcome,
-    Position, Publish, Publishing, Reason, Source, Standing, Subscribe, SubscriberId, SubscriptionId, TopicName,
-    Upstream,
+    Position, Publish, Publishing, Reason, Source, Standing, Subscribe, SubscriberId, SubscriptionId,
+    TopicName, Upstream,
 };
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::{Incarnation, Run};

@@ -85,7 +85,11 @@ const fn number(verb: &Verb) -> Option<u8> {
         Verb::LeaseRenew { .. } => Some(13),
         Verb::GroupClaim { .. } => Some(14),
         Verb::GroupSweep { .. } => Some(15),
+        Verb::GroupNack { .. } => Some(16),
+        Verb::GroupBury { .. } => Some(17),
+        Verb::DeadRemove { .. } => Some(18),
         Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } => None,
+        Verb::DeadRead { .. } => None,
     }
 }
 
@@ -164,7 +168,7 @@ fn put_verb(out: &mut Vec<u8>, verb: &Verb) {
             push_bytes(out, key.as_bytes());
             put_event(out, event);
         }
-        Verb::Remove { ids } => put_ids(out, ids),
+        Verb::Remove { ids } | Verb::DeadRemove { ids } => put_ids(out, ids),
         Verb::GroupOpen { group, contract, settled } => {
             put_group(out, group);
             put_group_contract(out, contract);
@@ -178,9 +182,22 @@ fn put_verb(out: &mut Vec<u8>, verb: &Verb) {
             put_group(out, group);
             put_ids(out, ids);
         }
-        Verb::GroupRegister { group, consumer }
-        | Verb::GroupKeepAlive { group, consumer }
-        | Verb::GroupDetach { group, consumer } => put_member(out, group, consumer),
+        Verb::GroupRegister { group, consumer } | Verb::GroupKeepAlive { group, consumer } => {
+            put_member(out, group, consumer);
+        }
+        Verb::GroupDetach { group, consumer, release } => {
+            put_member(out, group, consumer);
+            put_flag(out, *release);
+        }
+        Verb::GroupNack { group, consumer, ids, delay_ms } => {
+            put_member(out, group, consumer);
+            put_ids(out, ids);
+            put_u64(out, *delay_ms);
+        }
+        Verb::GroupBury { group, consumer, ids } => {
+            put_member(out, group, consumer);
+            put_ids(out, ids);
+        }
         Verb::LeaseAcquire { group, owner, lease_ms } => {
             put_group(out, group);
             put_text(out, owner);
@@ -202,7 +219,7 @@ fn put_verb(out: &mut Vec<u8>, verb: &Verb) {
             put_lease(out, lease);
             put_u64(out, *grace_ms);
         }
-        Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } => {
+        Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } | Verb::DeadRead { .. } => {
             unreachable!("it has no number")
         }
     }
@@ -244,7 +261,9 @@ fn verb(fields: &mut Fields<'_>) -> Read<Verb> {
         8 => Verb::GroupAck { group: group(fields)?, ids: ids(fields)? },
         9 => Verb::GroupRegister { group: group(fields)?, consumer: consumer(fields)? },
         10 => Verb::GroupKeepAlive { group: group(fields)?, consumer: consumer(fields)? },
-        11 => Verb::GroupDetach { group: group(fields)?, consumer: consumer(fields)? },
+        11 => {
+            Verb::GroupDetach { group: group(fields)?, consumer: consumer(fields)?, release: flag(fields)? }
+        }
         12 => Verb::LeaseAcquire { group: group(fields)?, owner: text(fields)?, lease_ms: fields.u64()? },
         13 => Verb::LeaseRenew { group: group(fields)?, lease: lease(fields)? },
         14 => {
@@ -253,7 +272,15 @@ fn verb(fields: &mut Fields<'_>) -> Read<Verb> {
             Verb::GroupClaim { group, lease, consumer, idle_ms, from, events_max: events_max(fields)? }
         }
         15 => Verb::GroupSweep { group: group(fields)?, lease: lease(fields)?, grace_ms: fields.u64()? },
-        other => return Err(fields.damaged(format!("expected a verb of number 1 to 15, found {other}"))),
+        16 => Verb::GroupNack {
+            group: group(fields)?,
+            consumer: consumer(fields)?,
+            ids: ids(fields)?,
+            delay_ms: fields.u64()?,
+        },
+        17 => Verb::GroupBury { group: group(fields)?, consumer: consumer(fields)?, ids: ids(fields)? },
+        18 => Verb::DeadRemove { ids: ids(fields)? },
+        other => return Err(fields.damaged(format!("expected a verb of number 1 to 18, found {other}"))),
     })
 }
 
@@ -299,10 +326,18 @@ pub(super) mod tests {
                 settled: None,
             },
             Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 7 },
+            Verb::GroupNack {
+                group: group.clone(),
+                consumer: consumer.clone(),
+                ids: ids.clone(),
+                delay_ms: 12,
+            },
+            Verb::GroupBury { group: group.clone(), consumer: consumer.clone(), ids: ids.clone() },
+            Verb::DeadRemove { ids: ids.clone() },
             Verb::GroupAck { group: group.clone(), ids },
             Verb::GroupRegister { group: group.clone(), consumer: consumer.clone() },
             Verb::GroupKeepAlive { group: group.clone(), consumer: consumer.clone() },
-            Verb::GroupDetach { group: group.clone(), consumer: consumer.clone() },
+            Verb::GroupDetach { group: group.clone(), consumer: consumer.clone(), release: true },
             Verb::LeaseAcquire { group: group.clone(), owner: "o".into(), lease_ms: 9 },
             Verb::LeaseRenew { group: group.clone(), lease: lease.clone() },
             Verb::GroupClaim {
@@ -362,6 +397,7 @@ pub(super) mod tests {
             Verb::Snapshot,
             Verb::Read { after: EventId::ZERO, events_max: 1 },
             Verb::Replay { after: EventId::ZERO, events_max: 1, bytes_max: 1 },
+            Verb::DeadRead { after: EventId::ZERO, events_max: 1 },
         ];
         for verb in reads {
             assert_eq!(encode(ServerTime::from_ms(1), &handle.op(verb, Nonce([0; 16]))), None);

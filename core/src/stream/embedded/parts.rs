@@ -93,7 +93,17 @@ macro_rules! name {
 
 name!(put_stream, stream, StreamName);
 name!(put_group, group, GroupName);
-name!(put_consumer, consumer, ConsumerName);
+
+pub(super) fn put_consumer(out: &mut Vec<u8>, name: &ConsumerName) {
+    push_bytes(out, name.as_str().as_bytes());
+}
+
+/// The name of a consumer, or of whoever holds what was given back.
+pub(super) fn consumer(fields: &mut Fields<'_>) -> Read<ConsumerName> {
+    let name = fields.text("bytes of a name", NAME_BYTES_MAX)?.to_owned();
+    let shelf = ConsumerName::shelf();
+    if name == shelf.as_str() { Ok(shelf) } else { checked(fields, ConsumerName::new(name)) }
+}
 
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     push_bytes(out, text.as_bytes());

@@ -14,8 +14,13 @@ use crate::stream::event::Stored;
 use crate::stream::keyspace::Keyspace;
 use crate::stream::keyspace::books::Books;
 use crate::stream::keyspace::log::{Log, LogGroup, Pending};
-use crate::stream::keyspace::space::{Data, Group, Identity, LeaseState, Life, Member, Once, Record, Space};
-use crate::stream::limits::{GROUP_MEMBERS_MAX, ONCE_KEY_BYTES_MAX, ONCE_RECORDS_MAX, TIME_MS_MAX};
+use crate::stream::keyspace::space::{
+    Data, Dead, Group, Identity, LeaseState, Life, Member, Once, Record, Space,
+};
+use crate::stream::limits::{
+    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, ONCE_KEY_BYTES_MAX, ONCE_RECORDS_MAX, TIME_MS_MAX,
+};
+use crate::stream::reply::DeadLetter;
 use crate::stream::time::ServerTime;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -127,6 +132,7 @@ fn put_data(out: &mut Vec<u8>, data: &Data, bytes_max: u64) -> Result<(), TooLar
         put_group(out, name);
         put_group_books(out, group);
     }
+    put_dead(out, &data.dead, bytes_max)?;
     if out.len() as u64 > bytes_max { Err(TooLarge) } else { Ok(()) }
 }
 
@@ -139,8 +145,42 @@ fn data(fields: &mut Fields<'_>) -> Read<Data> {
     }
     let by_instant = records.iter().map(|(key, record)| (record.expires_at_ms, key.clone())).collect();
     let once = Once { records, by_instant, expires_at_ms: maybe(fields, Fields::u64)? };
+    let (groups, dead) = (map(fields, "groups", group, group_books)?, dead(fields)?);
     // The Pulse layout alone has books.
-    Ok(Data { log, once, groups: map(fields, "groups", group, group_books)?, books: Books::default() })
+    Ok(Data { log, once, groups, dead, books: Books::default() })
+}
+
+fn put_dead(out: &mut Vec<u8>, dead: &Dead, bytes_max: u64) -> Result<(), TooLarge> {
+    put_count(out, dead.letters.len());
+    for (at, letter) in &dead.letters {
+        put_id(out, *at);
+        put_group(out, &letter.group);
+        put_id(out, letter.id);
+        put_u64(out, letter.count);
+        put_stored(out, &letter.stored);
+        if out.len() as u64 > bytes_max {
+            return Err(TooLarge);
+        }
+    }
+    put_id(out, dead.last);
+    Ok(())
+}
+
+fn dead(fields: &mut Fields<'_>) -> Read<Dead> {
+    let letters = map(fields, "dead letters", id, |fields| {
+        Ok((group(fields)?, id(fields)?, fields.u64()?, stored(fields)?))
+    })?;
+    let (found, last) = (letters.len(), id(fields)?);
+    if found > DEAD_LETTERS_MAX {
+        return Err(
+            fields.damaged(format!("expected at most {DEAD_LETTERS_MAX} dead letters, found {found}"))
+        );
+    }
+    if letters.last_key_value().is_some_and(|(newest, _)| *newest > last) {
+        return Err(fields.damaged(format!("expected no dead letter after {last}")));
+    }
+    let letter = |(at, (group, id, count, stored))| (at, DeadLetter { at, group, id, count, stored });
+    Ok(Dead { letters: letters.into_iter().map(letter).collect(), last })
 }
 
 fn once_key(fields: &mut Fields<'_>) -> Read<Vec<u8>> {
@@ -225,6 +265,7 @@ fn put_log_group(out: &mut Vec<u8>, group: &LogGroup) {
         put_u64(out, pending.since_ms);
         put_u64(out, pending.count);
     }
+    put_maybe(out, group.seen, put_u64);
 }
 
 fn log_group(fields: &mut Fields<'_>) -> Read<LogGroup> {
@@ -233,7 +274,7 @@ fn log_group(fields: &mut Fields<'_>) -> Read<LogGroup> {
     let pending = map(fields, "pending entries", id, |fields| {
         Ok(Pending { consumer: consumer(fields)?, since_ms: fields.u64()?, count: fields.u64()? })
     })?;
-    Ok(LogGroup { delivered, consumers, pending })
+    Ok(LogGroup { delivered, consumers, pending, seen: maybe(fields, Fields::u64)? })
 }
 
 fn put_group_books(out: &mut Vec<u8>, group: &Group) {
@@ -249,6 +290,11 @@ fn put_group_books(out: &mut Vec<u8>, group: &Group) {
         put_consumer(out, &member.consumer);
         put_u64(out, member.alive_us);
     }
+    put_count(out, group.later.len());
+    for (id, due_ms) in &group.later {
+        put_id(out, *id);
+        put_u64(out, *due_ms);
+    }
 }
 
 fn group_books(fields: &mut Fields<'_>) -> Read<Group> {
@@ -259,7 +305,14 @@ fn group_books(fields: &mut Fields<'_>) -> Read<Group> {
     let members = (0..fields.count("members", GROUP_MEMBERS_MAX)?)
         .map(|_| Ok(Member { consumer: consumer(fields)?, alive_us: fields.u64()? }))
         .collect::<Read<_>>()?;
-    Ok(Group { contract, cursor, lease, members })
+    let later = map(fields, "entries put off", id, Fields::u64)?;
+    if later.len() > GROUP_LATER_MAX {
+        let found = later.len();
+        return Err(
+            fields.damaged(format!("expected at most {GROUP_LATER_MAX} entries put off, found {found}"))
+        );
+    }
+    Ok(Group { contract, cursor, lease, members, later })
 }
 
 #[cfg(test)]

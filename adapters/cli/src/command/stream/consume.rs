@@ -127,13 +127,16 @@ impl Run<'_> {
         }
         while self.left > 0 {
             // What comes behind this position meanwhile rings the wait below.
-            let Told::Attended { last: after } = self.ask(Verb::Attend).await? else {
+            let Told::Attended { last: after, .. } = self.ask(Verb::Attend).await? else {
                 unreachable!("attending tells the last position")
             };
             self.consumer.pass().map_err(|error| fault::caller(&error))?;
             let mut quiet = true;
             while let Some(taken) = self.step().await? {
-                let Taken::Entries(_, entries) = taken else { continue };
+                let Taken::Entries(stream, entries, dropped) = taken else { continue };
+                if let Some(dropped) = dropped {
+                    show::gap(self.context.output, &stream, show::Why::Trimmed, dropped)?;
+                }
                 quiet &= entries.is_empty();
                 self.hand_over(&entries).await?;
             }
@@ -188,7 +191,7 @@ impl Run<'_> {
                 from,
                 events_max: u32::try_from(self.left.min(1000)).expect("at most 1000"),
             };
-            let Told::Claimed { next, entries, vanished } = self.ask(verb).await? else {
+            let Told::Claimed { next, entries, vanished, counts: _ } = self.ask(verb).await? else {
                 unreachable!("a claim tells what it took")
             };
             for id in vanished {

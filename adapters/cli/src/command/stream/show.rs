@@ -5,6 +5,8 @@ use crate::output::Output;
 use crate::text::{Bytes, shown};
 use serde::Serialize;
 use strandline_core::stream::event::Entry;
+use strandline_core::stream::name::StreamName;
+use strandline_core::stream::reply::Dropped;
 
 #[derive(Serialize)]
 struct Line {
@@ -16,6 +18,42 @@ struct Line {
     topic: Option<Bytes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Bytes>,
+}
+
+/// Why entries are missing.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Why {
+    /// The oldest were dropped for newer ones.
+    Trimmed,
+    /// The log itself was lost.
+    Lost,
+}
+
+#[derive(Serialize)]
+struct Gap {
+    gap: Why,
+    stream: String,
+    after: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<u64>,
+}
+
+/// Prints that entries are missing which were never handed out.
+pub(super) fn gap(output: Output, stream: &StreamName, why: Why, dropped: Dropped) -> Result<(), Failure> {
+    let gap = Gap {
+        gap: why,
+        stream: stream.to_string(),
+        after: dropped.after.to_string(),
+        before: dropped.before.map(|before| before.to_string()),
+        events: dropped.events,
+    };
+    let many = gap.events.map_or_else(|| "an unknown number of".into(), |events| events.to_string());
+    let before = gap.before.as_ref().map_or_else(String::new, |before| format!(" and before {before}"));
+    let text = format!("gap: {many} events of {stream} after {}{before} are no longer kept", gap.after);
+    output.result(text, &gap)
 }
 
 /// Prints one entry.

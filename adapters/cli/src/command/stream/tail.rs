@@ -1,12 +1,13 @@
 //! `strandline stream tail`.
 
 use super::fault;
-use super::show;
+use super::show::{self, Why};
 use super::target::{Access, Place, Target, adopting, closing};
 use crate::context::Context;
 use crate::exit::Failure;
 use strandline_core::stream::client::LogPosition;
 use strandline_core::stream::reader::{Read, Reader};
+use strandline_core::stream::reply::Dropped;
 use strandline_core::stream::settings::TakeSettings;
 use strandline_core::stream::{EventId, Start, StreamName};
 
@@ -84,7 +85,18 @@ async fn read(
         reader.pass().map_err(|error| fault::caller(&error))?;
         let mut quiet = true;
         while let Some(read) = step(target, &mut reader).await? {
-            let Read::Entries(_, entries) = read else { continue };
+            let (stream, entries, gap) = match read {
+                Read::More => continue,
+                Read::Entries(stream, entries, dropped) => {
+                    (stream, entries, dropped.map(|dropped| (Why::Trimmed, dropped)))
+                }
+                Read::Lost(stream, after) => {
+                    (stream, Vec::new(), Some((Why::Lost, Dropped { after, before: None, events: None })))
+                }
+            };
+            if let Some((why, dropped)) = gap {
+                show::gap(context.output, &stream, why, dropped)?;
+            }
             quiet &= entries.is_empty();
             for entry in &entries {
                 if left == 0 {
