@@ -24,7 +24,8 @@ use strandline_core::stream::{
 /// Most steps of one sequence.
 pub const STEPS_MAX: usize = 50;
 
-const STREAMS: [&str; 2] = ["orders", "a:b"];
+/// The streams of a sequence; in a cluster of three masters they lie on two of them.
+pub const STREAMS: [&str; 2] = ["orders", "a:b"];
 const GROUPS: [&str; 2] = ["mail", "audit:x"];
 const CONSUMERS: [&str; 3] = ["C1", "C2", "c 3"];
 
