@@ -2,16 +2,22 @@
 //!
 //! `STRANDLINE_STREAM_RANDOM="pulse 17 0,4,9"` replays those steps of that sequence.
 
-use strandline_core::stream::Layout;
+use strandline_core::stream::{Layout, StreamName};
 use strandline_redis::Names;
 use strandline_tests::streams::answers::layout_name;
 use strandline_tests::streams::backend::Backend;
 use strandline_tests::streams::embedded::Embedded;
-use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, TAGGED_KINDS, replay, sequence};
+use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, STREAMS, TAGGED_KINDS, replay, sequence};
 use strandline_tests::streams::redis::Real;
 
-/// Operations of each layout in `make test`; ten times as many with `STRANDLINE_SOAK`.
+/// Operations of each layout in `make test`.
 const OPERATIONS: usize = 10_000;
+
+/// Operations in a cluster: every look at a key is a way to one of three processes.
+const CLUSTER_OPERATIONS: usize = 5_000;
+
+/// So many times more with `STRANDLINE_SOAK`.
+const SOAK: usize = 10;
 
 fn names(layout: Layout) -> Names {
     match layout {
@@ -21,7 +27,7 @@ fn names(layout: Layout) -> Names {
 }
 
 /// Holds a server to the model; `name` chooses what is replayed.
-fn differential(real: &mut dyn Backend, name: &str) {
+fn differential(real: &mut dyn Backend, name: &str, operations: usize) {
     if let Ok(chosen) = std::env::var("STRANDLINE_STREAM_RANDOM") {
         let mut words = chosen.split(' ');
         if words.next() == Some(name) {
@@ -33,7 +39,8 @@ fn differential(real: &mut dyn Backend, name: &str) {
         }
         return;
     }
-    let operations = if std::env::var_os("STRANDLINE_SOAK").is_some() { 10 * OPERATIONS } else { OPERATIONS };
+    let operations =
+        if std::env::var_os("STRANDLINE_SOAK").is_some() { SOAK * operations } else { operations };
     let mut done = 0;
     let mut kinds = Reached::new();
     for seed in 0.. {
@@ -65,18 +72,18 @@ fn differential(real: &mut dyn Backend, name: &str) {
 }
 
 fn scripts(layout: Layout) {
-    differential(&mut Real::start_frozen(names(layout)), layout_name(layout));
+    differential(&mut Real::start_frozen(names(layout)), layout_name(layout), OPERATIONS);
 }
 
 #[test]
 fn the_embedded_keyspace_in_memory_does_what_the_model_does() {
-    differential(&mut Embedded::in_memory(), "memory");
+    differential(&mut Embedded::in_memory(), "memory", OPERATIONS);
 }
 
 #[test]
 fn the_embedded_keyspace_opened_after_each_step_does_what_the_model_does() {
     let mut embedded = Embedded::durable_in_small_files();
-    differential(&mut embedded, "durable");
+    differential(&mut embedded, "durable", OPERATIONS);
     assert!(embedded.reopened > 1000, "{} times", embedded.reopened);
 }
 
@@ -88,4 +95,12 @@ fn scripts_of_the_pulse_layout_do_what_the_model_does() {
 #[test]
 fn scripts_of_the_tagged_layout_do_what_the_model_does() {
     scripts(Layout::Tagged);
+}
+
+#[test]
+fn scripts_on_a_cluster_of_three_masters_do_what_the_model_does() {
+    let mut real = Real::start_frozen_cluster(names(Layout::Tagged));
+    let homes = STREAMS.map(|name| real.master_of(&StreamName::new(name).expect("a name")));
+    assert_ne!(homes[0], homes[1], "the streams lie on different masters");
+    differential(&mut real, "cluster", CLUSTER_OPERATIONS);
 }

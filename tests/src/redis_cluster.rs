@@ -1,8 +1,10 @@
 //! A Redis Cluster of a test's own: masters on free ports of this machine, with nothing kept on disk.
 
+use crate::streams::clock::Clock;
 use redis::{Client, Connection, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -18,14 +20,18 @@ struct Master {
     port: u16,
     bus: u16,
     directory: TempDir,
+    environment: Environment,
 }
 
+/// What its process is started with.
+type Environment = Vec<(&'static str, PathBuf)>;
+
 impl Master {
-    fn start() -> Self {
+    fn start(environment: Environment) -> Self {
         let [port, bus] = free_ports();
         let directory = TempDir::new().expect("a directory");
-        let child = spawn(port, bus, &directory);
-        Self { child, port, bus, directory }
+        let child = spawn(port, bus, &directory, &environment);
+        Self { child, port, bus, directory, environment }
     }
 
     fn url(&self) -> String {
@@ -55,15 +61,18 @@ fn free_ports<const N: usize>() -> [u16; N] {
     listeners.map(|listener| listener.local_addr().expect("an address").port())
 }
 
-fn spawn(port: u16, bus: u16, directory: &TempDir) -> Child {
+fn spawn(port: u16, bus: u16, directory: &TempDir, environment: &Environment) -> Child {
+    // One that does not live by the time of this machine must not judge others by it.
+    let timeout_ms = if environment.is_empty() { "2000" } else { "2000000000" };
     let program = std::env::var_os("STRANDLINE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
     Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()])
         // A master that is gone costs its own slots only.
-        .args(["--cluster-require-full-coverage", "no", "--cluster-node-timeout", "2000"])
+        .args(["--cluster-require-full-coverage", "no", "--cluster-node-timeout", timeout_ms])
         .arg("--dir")
         .arg(directory.path())
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -85,7 +94,22 @@ impl RedisCluster {
     /// test that needs it fails.
     #[must_use]
     pub fn start() -> Self {
-        let cluster = Self { masters: (0..3).map(|_| Master::start()).collect() };
+        Self::start_by(&[], || {})
+    }
+
+    /// Three masters that live by a clock which the test moves; it goes on while they find each other.
+    ///
+    /// # Panics
+    /// As [`RedisCluster::start`].
+    #[must_use]
+    pub fn start_frozen(clock: &mut Clock) -> Self {
+        let environment = clock.environment();
+        // They wait for some of their own seconds before they call the cluster sound.
+        Self::start_by(&environment, || clock.advance_us(100_000))
+    }
+
+    fn start_by(environment: &[(&'static str, PathBuf)], mut tick: impl FnMut()) -> Self {
+        let cluster = Self { masters: (0..3).map(|_| Master::start(environment.to_vec())).collect() };
         for (index, master) in cluster.masters.iter().enumerate() {
             wait(&format!("an answer on port {}", master.port), || {
                 master.ask::<String>(&["PING"]).is_ok_and(|pong| pong == "PONG")
@@ -97,7 +121,7 @@ impl RedisCluster {
         for master in &cluster.masters[1..] {
             cluster.meet(master);
         }
-        cluster.wait();
+        cluster.wait(&mut tick);
         cluster
     }
 
@@ -107,10 +131,11 @@ impl RedisCluster {
     }
 
     /// Waits until every master knows all slots and calls the cluster sound.
-    fn wait(&self) {
+    fn wait(&self, tick: &mut dyn FnMut()) {
         let masters = self.masters.len().to_string();
         for master in &self.masters {
             wait(&format!("a sound cluster at port {}", master.port), || {
+                tick();
                 let Ok(info) = master.ask::<String>(&["CLUSTER", "INFO"]) else { return false };
                 let told: BTreeMap<&str, &str> = info.lines().filter_map(|l| l.split_once(':')).collect();
                 told.get("cluster_state") == Some(&"ok")
@@ -170,14 +195,14 @@ impl RedisCluster {
         gone.child.kill().expect("a process to kill");
         gone.child.wait().expect("its end");
         // It keeps who it is; what is lost is the data.
-        gone.child = spawn(gone.port, gone.bus, &gone.directory);
+        gone.child = spawn(gone.port, gone.bus, &gone.directory, &gone.environment);
         let back = &self.masters[master];
         wait(&format!("an answer on port {}", back.port), || {
             back.ask::<String>(&["PING"]).is_ok_and(|pong| pong == "PONG")
         });
         // Its own file names its slots already, unless it was lost with the process.
         let _ = back.ask::<Value>(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
-        self.wait();
+        self.wait(&mut || {});
     }
 
     /// Gives the slot of a key, which must have no data beside `keys`, to another master.
@@ -185,18 +210,53 @@ impl RedisCluster {
     /// # Panics
     /// If the cluster refuses.
     pub fn move_slot(&self, key: &str, keys: &[&str], to: usize) {
+        self.begin_move(key, to);
+        self.carry(key, keys, to);
+        self.end_move(key, to);
+    }
+
+    /// Opens the move of a key's slot: from now on keys that are gone from there are looked for at `to`.
+    ///
+    /// # Panics
+    /// If the cluster refuses.
+    pub fn begin_move(&self, key: &str, to: usize) {
         let (slot, from) = (self.slot(key).to_string(), self.master_of(key));
-        let id = |master: usize| self.masters[master].ask::<String>(&["CLUSTER", "MYID"]).expect("an ID");
         let (source, target) = (&self.masters[from], &self.masters[to]);
-        target.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).expect("importing");
-        source.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).expect("migrating");
-        let port = target.port.to_string();
+        target.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.id(from)]).expect("importing");
+        source.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.id(to)]).expect("migrating");
+    }
+
+    /// Carries keys of a slot that moves.
+    ///
+    /// # Panics
+    /// If the cluster refuses.
+    pub fn carry(&self, key: &str, keys: &[&str], to: usize) {
+        let port = self.masters[to].port.to_string();
         let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
         migrate.extend_from_slice(keys);
-        source.ask::<Value>(&migrate).expect("a migration");
-        for master in [target, source] {
-            master.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]).expect("a new owner");
+        self.masters[self.master_of(key)].ask::<Value>(&migrate).expect("a migration");
+    }
+
+    /// Ends the move of a slot.
+    ///
+    /// # Panics
+    /// If the cluster refuses.
+    pub fn end_move(&self, key: &str, to: usize) {
+        let slot = self.slot(key).to_string();
+        for master in [to, self.master_of(key)] {
+            let command = ["CLUSTER", "SETSLOT", &slot, "NODE", &self.id(to)];
+            self.masters[master].ask::<()>(&command).expect("a new owner");
         }
+    }
+
+    fn id(&self, master: usize) -> String {
+        self.masters[master].ask(&["CLUSTER", "MYID"]).expect("an ID")
+    }
+
+    /// The ports they listen on.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.masters.iter().map(|master| master.port).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use strandline_core::stream::{
     ConsumerName, Event, EventId, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, Verb,
 };
 use strandline_embedded::Embedded;
-use strandline_redis::{ANSWER_MS_DEFAULT, Names, Server, connect};
+use strandline_redis::{ANSWER_MS_DEFAULT, Address, Connection, Names, Server};
 
 /// Bytes of a payload.
 const PAYLOAD_BYTES: usize = 200;
@@ -45,7 +45,7 @@ impl Work {
 }
 
 enum Way {
-    Ours(Box<Server<MultiplexedConnection>>),
+    Ours(Box<Server<Connection>>),
     Plain(MultiplexedConnection),
     Embedded(Embedded),
 }
@@ -88,7 +88,7 @@ fn names() -> Names {
 pub(super) async fn fill(server: &RedisServer, events: u64) -> Result<(), Box<dyn Error>> {
     let client = server.client();
     let mut ours = Caller {
-        way: Way::Ours(Box::new(connect(&client, names(), ANSWER_MS_DEFAULT).await?)),
+        way: Way::Ours(Box::new(Address::of_client(&client).server(names(), ANSWER_MS_DEFAULT).await?)),
         work: Work::Consume,
         handle: handle("consumed", Settings::new().unbounded()),
         group: GroupName::new("none")?,
@@ -125,7 +125,8 @@ impl Caller {
         let mut callers = Vec::new();
         for connection in 0..connections {
             let plain = client.get_multiplexed_async_connection().await.expect("the server answers");
-            let server = connect(&client, names(), ANSWER_MS_DEFAULT).await.expect("the server answers");
+            let server = Address::of_client(&client).server(names(), ANSWER_MS_DEFAULT).await;
+            let server = server.expect("the server answers");
             for caller in 0..each {
                 let number = (number * connections + connection) * each + caller;
                 let handle = match work {

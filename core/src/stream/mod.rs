@@ -10,6 +10,7 @@ pub mod contract;
 pub mod embedded;
 pub mod error;
 pub mod event;
+pub mod failover;
 pub mod fence;
 pub mod filter;
 pub mod group;
@@ -25,6 +26,7 @@ pub mod reply;
 pub mod retention;
 pub mod settings;
 pub mod time;
+pub mod unready;
 pub mod word;
 
 pub use contract::{GroupContract, Start};

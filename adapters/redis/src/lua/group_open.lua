@@ -15,6 +15,7 @@ if was_absent then
   local floor = S.highest_cursor(plan)
   if at and id_less(floor, at) then floor = at end
   make_log(key, floor)
+  if at then start = floor end
 elseif at and id_less(last_id(key), at) then
   -- Settled in a log that is gone, under a clock that was ahead: all that is here is new.
   start = '0-0'

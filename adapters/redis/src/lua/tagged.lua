@@ -124,7 +124,10 @@ function S.highest_cursor(plan)
   local highest = '0-0'
   local all = redis.call('HGETALL', plan.keys.groups)
   for i = 1, #all, 2 do
-    if string.sub(all[i], 1, 7) == 'cursor:' and id_less(highest, all[i + 1]) then highest = all[i + 1] end
+    -- What was given out too: others may still be acknowledging by those positions.
+    local what = string.match(all[i], '^(%a+):')
+    local id = (what == 'cursor' or what == 'read') and string.match(all[i + 1], '^%S+')
+    if id and id_less(highest, id) then highest = id end
   end
   return highest
 end
@@ -186,8 +189,10 @@ end
 local MISSED_MAX = 64
 
 function S.miss(plan, group, reason, after, before, events)
-  redis.call('HINCRBY', plan.keys.groups, 'missed-last:' .. group, 1)
-  local number, list = get(plan, 'missed-last', group), S.missed(plan, group)
+  -- Numbers begin at the clock, so that a server that lost the last ones does not give them to others.
+  local number, list = next_of(get(plan, 'missed-last', group) or '0'), S.missed(plan, group)
+  if decimal_less(number, MS) then number = MS end
+  put(plan, 'missed-last', group, number)
   if #list < MISSED_MAX then
     list[#list + 1] = {number, reason, after, before, events}
   else

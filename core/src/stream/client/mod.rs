@@ -8,6 +8,8 @@ mod reading;
 mod repeat;
 mod tend;
 mod tending;
+#[cfg(test)]
+mod tests;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, LogPosition, Origin, PartyId,

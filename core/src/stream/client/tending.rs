@@ -62,8 +62,9 @@ pub(super) struct Tending {
     /// The chore whose answer is out.
     current: Option<(StreamName, Chore)>,
     leases: BTreeMap<StreamName, u64>,
-    /// The last hole of each stream that was handed out, and whether that has been said.
-    told: BTreeMap<StreamName, (u64, bool)>,
+    /// The holes of each stream that the server keeps and that were handed out, and whether that has been
+    /// said.
+    told: BTreeMap<StreamName, (Vec<Missed>, bool)>,
     /// Events may be taken over: there is room for them.
     room: bool,
 }
@@ -89,20 +90,24 @@ impl Tending {
     /// Who has room has taken all it was handed: holes among it were told, and that is said.
     pub(super) fn give_room(&mut self) {
         self.room = true;
-        for (stream, (through, said)) in &mut self.told {
-            if !*said {
+        for (stream, (told, said)) in &mut self.told {
+            if let (false, Some(last)) = (*said, told.last()) {
                 *said = true;
-                self.chores.push_back((stream.clone(), Chore::Told { through: *through }));
+                self.chores.push_back((stream.clone(), Chore::Told { through: last.number }));
             }
         }
     }
 
     /// The holes of a stream that this consumer has not handed out.
     pub(super) fn missed(&mut self, stream: &StreamName, missed: Vec<Missed>) -> Vec<Item> {
-        let told = self.told.get(stream).map_or(0, |(number, _)| *number);
-        let new: Vec<Missed> = missed.into_iter().filter(|missed| missed.number > told).collect();
-        if let Some(last) = new.last() {
-            self.told.insert(stream.clone(), (last.number, false));
+        if missed.is_empty() {
+            self.told.remove(stream);
+            return Vec::new();
+        }
+        let known = self.told.get(stream).map(|(told, _)| told.as_slice()).unwrap_or_default();
+        let new: Vec<Missed> = missed.iter().filter(|missed| !known.contains(missed)).cloned().collect();
+        if !new.is_empty() {
+            self.told.insert(stream.clone(), (missed, false));
         }
         new.into_iter().map(|missed| Item::Gap(Gap::of(stream, missed.reason, missed.dropped))).collect()
     }

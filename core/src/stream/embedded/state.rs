@@ -18,9 +18,10 @@ use crate::stream::keyspace::space::{
     Data, Dead, Group, Identity, LeaseState, Life, Member, Once, Record, Space,
 };
 use crate::stream::limits::{
-    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, ONCE_KEY_BYTES_MAX, ONCE_RECORDS_MAX, TIME_MS_MAX,
+    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, GROUP_MISSED_MAX, ONCE_KEY_BYTES_MAX,
+    ONCE_RECORDS_MAX, TIME_MS_MAX,
 };
-use crate::stream::reply::DeadLetter;
+use crate::stream::reply::{DeadLetter, Dropped, GapReason, Missed};
 use crate::stream::time::ServerTime;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -295,6 +296,24 @@ fn put_group_books(out: &mut Vec<u8>, group: &Group) {
         put_id(out, *id);
         put_u64(out, *due_ms);
     }
+    put_count(out, group.missed.len());
+    for missed in &group.missed {
+        put_u64(out, missed.number);
+        put_text(out, missed.reason.word());
+        put_id(out, missed.dropped.after);
+        put_maybe(out, missed.dropped.before, put_id);
+        put_maybe(out, missed.dropped.events, put_u64);
+    }
+    put_u64(out, group.missed_last);
+}
+
+fn missed(fields: &mut Fields<'_>) -> Read<Missed> {
+    let (number, word) = (fields.u64()?, text(fields)?);
+    let Some(reason) = GapReason::parse(&word) else {
+        return Err(fields.damaged(format!("expected why events are missing, found {word:?}")));
+    };
+    let (after, before) = (id(fields)?, maybe(fields, id)?);
+    Ok(Missed { number, reason, dropped: Dropped { after, before, events: maybe(fields, Fields::u64)? } })
 }
 
 fn group_books(fields: &mut Fields<'_>) -> Read<Group> {
@@ -312,7 +331,9 @@ fn group_books(fields: &mut Fields<'_>) -> Read<Group> {
             fields.damaged(format!("expected at most {GROUP_LATER_MAX} entries put off, found {found}"))
         );
     }
-    Ok(Group { contract, cursor, lease, members, later })
+    let holes = fields.count("holes", GROUP_MISSED_MAX)?;
+    let missed = (0..holes).map(|_| missed(fields)).collect::<Read<Vec<_>>>()?;
+    Ok(Group { contract, cursor, lease, members, later, missed, missed_last: fields.u64()? })
 }
 
 #[cfg(test)]

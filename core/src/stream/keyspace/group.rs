@@ -54,7 +54,7 @@ fn ensure(
         // The log starts behind everything that was settled.
         (Some(id), _) if was_absent => {
             log.last = log.last.max(id);
-            id
+            log.last
         }
         // Settled in a log that is gone, under a clock that was ahead: all that is here is new.
         (Some(id), _) if id > log.last => EventId::ZERO,
@@ -67,12 +67,16 @@ fn ensure(
     // Made again: unless something settled is still kept, nobody can tell that this is the log in which
     // the group had events.
     let continues = cursor.is_none_or(|id| log.entries.range(..=id).next().is_some());
-    let lost = !continues && !log.groups.contains_key(name);
+    let made = !log.groups.contains_key(name);
+    let lost = made && !continues;
     log.groups.entry(name.clone()).or_insert_with(|| LogGroup { delivered, seen, ..LogGroup::default() });
     let reached = log.settled(&log.groups[name]);
     let group = data.groups.entry(name.clone()).or_default();
     if let (Some(after), true, Layout::Tagged) = (group.cursor, lost, step.layout) {
-        group.miss(GapReason::LogLost, Dropped { after, before: None, events: None });
+        group.miss(step.now, GapReason::LogLost, Dropped { after, before: None, events: None });
+    }
+    if made && step.layout == Layout::Tagged {
+        group.reached = delivered;
     }
     let cursor = *group.cursor.get_or_insert(reached);
     if step.layout == Layout::Pulse {
@@ -100,7 +104,10 @@ pub(super) fn read(
         Layout::Tagged => {
             let held = data.groups.entry(group.clone()).or_default();
             if let Some(dropped) = dropped {
-                held.miss(GapReason::Trimmed, dropped);
+                held.miss(step.now, GapReason::Trimmed, dropped);
+            }
+            if let Some(last) = entries.last() {
+                held.reached = last.id;
             }
             held.missed.clone()
         }

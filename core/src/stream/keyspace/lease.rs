@@ -97,7 +97,7 @@ pub(super) fn claim(
     let missed = match step.layout {
         Layout::Tagged => {
             let held = data.groups.entry(group.clone()).or_default();
-            held.miss_pending(&claim.vanished);
+            held.miss_pending(step.now, &claim.vanished);
             held.missed.clone()
         }
         Layout::Pulse => Vec::new(),

@@ -12,7 +12,7 @@ use strandline_core::stream::event::Entry;
 use strandline_core::stream::group::{Consumer, Taken};
 use strandline_core::stream::limits::LEASE_MS_DEFAULT;
 use strandline_core::stream::op::Lease;
-use strandline_core::stream::reply::Told;
+use strandline_core::stream::reply::{Missed, Told};
 use strandline_core::stream::settings::{TakeSettings, Taking};
 use strandline_core::stream::{ConsumerName, EventId, GroupName, Ids, Start, StreamName, Verb};
 
@@ -138,10 +138,8 @@ impl Run<'_> {
             self.consumer.pass().map_err(|error| fault::caller(&error))?;
             let mut quiet = true;
             while let Some(taken) = self.step().await? {
-                let Taken::Entries(stream, entries, dropped) = taken else { continue };
-                if let Some(dropped) = dropped {
-                    show::gap(self.context.output, &stream, show::Why::Trimmed, dropped)?;
-                }
+                let Taken::Entries(_, entries, missed) = taken else { continue };
+                self.tell(&missed).await?;
                 quiet &= entries.is_empty();
                 self.hand_over(&entries).await?;
             }
@@ -154,6 +152,18 @@ impl Run<'_> {
                 let stream = self.args.stream.clone();
                 self.target.wait(vec![LogPosition { stream, generation, after }], WAIT_MS).await;
             }
+        }
+        Ok(())
+    }
+
+    /// Prints the holes of the group, then says that somebody was told: they are told once.
+    async fn tell(&mut self, missed: &[Missed]) -> Result<(), Failure> {
+        for missed in missed {
+            show::gap(self.context.output, &self.args.stream, missed.reason, missed.dropped)?;
+        }
+        if let Some(last) = missed.last() {
+            let verb = Verb::GroupTold { group: self.args.group.clone(), through: last.number };
+            self.ask(verb).await?;
         }
         Ok(())
     }
@@ -188,10 +198,12 @@ impl Run<'_> {
                 from,
                 events_max: u32::try_from(self.left.min(1000)).expect("at most 1000"),
             };
-            let Told::Claimed { next, entries, vanished, counts: _ } = self.ask(verb).await? else {
+            let Told::Claimed { next, entries, vanished, counts: _, missed } = self.ask(verb).await? else {
                 unreachable!("a claim tells what it took")
             };
-            for id in vanished {
+            self.tell(&missed).await?;
+            // The Pulse layout keeps no holes: it is said here, or never.
+            for id in vanished.iter().filter(|_| missed.is_empty()) {
                 self.context.output.note(format!("{id} was pending and is no longer kept"));
             }
             self.hand_over(&entries).await?;

@@ -14,7 +14,7 @@ use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{Handle, Layout, Outcome, StreamName, StreamOp, Verb};
 use strandline_embedded::{Embedded, EmbeddedOptions, OpenFailed};
 use strandline_file::OpenError;
-use strandline_redis::{ANSWER_MS_DEFAULT, Names, Redis, Server, connect};
+use strandline_redis::{ANSWER_MS_DEFAULT, Address, Bounds, Connection, Names, Redis, Server};
 use strandline_streams::{Backend as _, Waited};
 
 /// How long another command's hold on the directory is waited for.
@@ -98,7 +98,7 @@ pub(super) fn adopting(stream: &StreamName) -> Result<Handle, Failure> {
 /// A server: one way for operations, and a connection to look around with.
 pub(super) struct Remote {
     redis: Redis,
-    pub(super) server: Server<redis::aio::MultiplexedConnection>,
+    pub(super) server: Server<Connection>,
 }
 
 pub(super) enum Target {
@@ -133,15 +133,16 @@ impl Place {
     }
 
     async fn connect(&self, url: &str) -> Result<Target, Failure> {
-        let client = redis::Client::open(url).map_err(|e| {
+        let address = Address::one(url).map_err(|e| {
             Failure::usage(format!("expected an address like redis://HOST:PORT/, found {url:?}: {e}"))
         })?;
         let names = Names::Tagged { prefix: self.prefix.clone(), tag: None };
-        let server = connect(&client, names.clone(), ANSWER_MS_DEFAULT).await;
+        let server = address.server(names.clone(), ANSWER_MS_DEFAULT).await;
         let server = server.map_err(|e| {
             Failure::peer(format!("cannot reach {url}: {e}")).advise("is the server running there?")
         })?;
-        let redis = Redis::of(client, names, ANSWER_MS_DEFAULT);
+        let redis =
+            Redis::at(address, names, Bounds::default()).map_err(|e| Failure::storage(e.to_string()))?;
         Ok(Target::Remote(Box::new(Remote { redis, server })))
     }
 }
