@@ -305,6 +305,7 @@ fn put_group_books(out: &mut Vec<u8>, group: &Group) {
         put_maybe(out, missed.dropped.events, put_u64);
     }
     put_u64(out, group.missed_last);
+    put_id(out, group.reached);
 }
 
 fn missed(fields: &mut Fields<'_>) -> Read<Missed> {
@@ -333,7 +334,8 @@ fn group_books(fields: &mut Fields<'_>) -> Read<Group> {
     }
     let holes = fields.count("holes", GROUP_MISSED_MAX)?;
     let missed = (0..holes).map(|_| missed(fields)).collect::<Read<Vec<_>>>()?;
-    Ok(Group { contract, cursor, lease, members, later, missed, missed_last: fields.u64()? })
+    let (missed_last, reached) = (fields.u64()?, id(fields)?);
+    Ok(Group { contract, cursor, lease, members, later, missed, missed_last, reached })
 }
 
 #[cfg(test)]
