@@ -41,4 +41,5 @@ pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
 pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};
 pub use lock::{InUse, OpenError};
+pub use node::Clock;
 pub use reseed::{Reseed, ReseedError, reseed};

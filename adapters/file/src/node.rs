@@ -15,7 +15,7 @@ pub use subscription::{NodeSubscription, SubscribeFailed};
 
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
 use api::Ending;
-pub(crate) use owner::Clock;
+pub use owner::Clock;
 use owner::{Input, Owner};
 use reply::Waiting;
 use std::path::Path;

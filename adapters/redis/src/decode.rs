@@ -4,11 +4,11 @@ use redis::Value;
 use strandline_core::id::unhex;
 use strandline_core::stream::event::{Entry, Stored};
 use strandline_core::stream::op::{Bound, Nonce};
-use strandline_core::stream::reply::{Told, replay_result};
+use strandline_core::stream::reply::{DeadLetter, Dropped, GapReason, Missed, Told, replay_result};
 use strandline_core::stream::word::refusal;
 use strandline_core::stream::{
-    ConsumerName, Contract, EventId, Layout, ServerFault, ServerTime, StreamError, StreamOp, StreamReply,
-    Verb,
+    ConsumerName, Contract, EventId, GroupName, Layout, ServerFault, ServerTime, StreamError, StreamOp,
+    StreamReply, Verb,
 };
 
 /// What came back from a script.
@@ -73,6 +73,38 @@ fn entries(value: &Value) -> Read<Vec<Entry>> {
     list(value)?.iter().map(entry).collect()
 }
 
+/// The fields of a dead letter stand before those of the event.
+fn dead_letter(value: &Value) -> Read<DeadLetter> {
+    let [at, fields] = list(value)? else { return Err(strange("a dead letter", value)) };
+    let [_, group, _, of, _, count, rest @ ..] = list(fields)? else {
+        return Err(strange("the fields of a dead letter", value));
+    };
+    let fields = rest.chunks_exact(2).map(|pair| Ok((bytes(&pair[0])?, bytes(&pair[1])?)));
+    Ok(DeadLetter {
+        at: id(at)?,
+        group: GroupName::new(text(group)?).map_err(|_| strange("a group", group))?,
+        id: id(of)?,
+        count: number(count)?,
+        stored: Stored::from_fields(&fields.collect::<Read<Vec<_>>>()?),
+    })
+}
+
+fn missed(value: &Value) -> Read<Vec<Missed>> {
+    list(value)?.iter().map(hole).collect()
+}
+
+fn hole(value: &Value) -> Read<Missed> {
+    let [count, reason, after, before, events] = list(value)? else { return Err(strange("a hole", value)) };
+    let given = |value: &Value| text(value).map(|text| !text.is_empty());
+    let dropped = Dropped {
+        after: id(after)?,
+        before: if given(before)? { Some(id(before)?) } else { None },
+        events: if given(events)? { Some(number(events)?) } else { None },
+    };
+    let reason = GapReason::parse(&text(reason)?).ok_or_else(|| strange("a reason", reason))?;
+    Ok(Missed { number: number(count)?, reason, dropped })
+}
+
 fn names(value: &Value) -> Read<Vec<ConsumerName>> {
     let name = |value| ConsumerName::new(text(value)?).map_err(|_| strange("a consumer", value));
     list(value)?.iter().map(name).collect()
@@ -127,16 +159,23 @@ fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
     let flag = |value: &Value| text(value).map(|text| text == "1");
     Ok(match (verb, rest) {
         (Verb::Open | Verb::GroupRegister { .. } | Verb::GroupKeepAlive { .. }, []) => Told::Done,
-        (Verb::LeaseRenew { .. }, []) => Told::Done,
-        (Verb::Attend, [last]) => Told::Attended { last: id(last)? },
+        (Verb::LeaseRenew { .. } | Verb::GroupTold { .. }, []) => Told::Done,
+        (Verb::Attend, [last, added]) => Told::Attended { last: id(last)?, added: number(added)? },
         (Verb::Add { .. }, [at]) if text(at)?.is_empty() => Told::Added { id: None },
         (Verb::Add { .. }, [at]) => Told::Added { id: Some(id(at)?) },
         (Verb::AddOnce { .. }, [at, published]) => {
             Told::AddedOnce { id: id(at)?, published: flag(published)? }
         }
-        (Verb::Remove { .. }, [count]) => Told::Removed { count: number(count)? },
-        (Verb::Snapshot | Verb::Read { .. } | Verb::GroupRead { .. }, [list]) => {
-            Told::Entries(entries(list)?)
+        (Verb::Remove { .. } | Verb::DeadRemove { .. }, [count]) => Told::Removed { count: number(count)? },
+        (Verb::Snapshot, [list]) => Told::Entries(entries(list)?),
+        (Verb::Read { .. }, [list, added, kept, anchored]) => Told::Read {
+            entries: entries(list)?,
+            added: number(added)?,
+            kept: number(kept)?,
+            anchored: flag(anchored)?,
+        },
+        (Verb::GroupRead { .. }, [list, reached, holes]) => {
+            Told::Taken { entries: entries(list)?, reached: id(reached)?, missed: missed(holes)? }
         }
         (Verb::Destroy, [now]) => Told::Destroyed { now: flag(now)? },
         (Verb::Replay { .. }, [anchor, list]) => {
@@ -153,11 +192,21 @@ fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
         (Verb::LeaseAcquire { .. }, [acquired, fence]) => {
             Told::Leased { acquired: flag(acquired)?, fence: number(fence)? }
         }
-        (Verb::GroupClaim { .. }, [next, taken, vanished]) => Told::Claimed {
+        (Verb::GroupClaim { .. }, [next, taken, vanished, counts, holes]) => Told::Claimed {
+            missed: missed(holes)?,
             next: id(next)?,
             entries: entries(taken)?,
             vanished: list(vanished)?.iter().map(id).collect::<Read<_>>()?,
+            counts: list(counts)?.iter().map(number).collect::<Read<_>>()?,
         },
+        (Verb::GroupNack { .. }, [count]) => Told::Nacked { count: number(count)? },
+        (Verb::GroupBury { .. }, [count, cursor]) => {
+            let cursor = if text(cursor)?.is_empty() { None } else { Some(id(cursor)?) };
+            Told::Buried { count: number(count)?, cursor }
+        }
+        (Verb::DeadRead { .. }, [letters]) => {
+            Told::Dead(list(letters)?.iter().map(dead_letter).collect::<Read<_>>()?)
+        }
         (Verb::GroupSweep { .. }, [removed, malformed]) => {
             Told::Swept { removed: names(removed)?, malformed: names(malformed)? }
         }

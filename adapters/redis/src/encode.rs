@@ -3,7 +3,9 @@
 use crate::names::Names;
 use sha2::{Digest, Sha256};
 use strandline_core::id::hex;
-use strandline_core::stream::limits::{GROUP_MEMBERS_MAX, ONCE_DROPPED_MAX, ONCE_RECORDS_MAX};
+use strandline_core::stream::limits::{
+    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, ONCE_DROPPED_MAX, ONCE_RECORDS_MAX,
+};
 use strandline_core::stream::op::{Condition, Creates, Lease};
 use strandline_core::stream::{Event, Ids, Layout, StreamOp, Verb};
 
@@ -94,10 +96,10 @@ fn verb(verb: &Verb, args: &mut Args) {
                 .number(ONCE_RECORDS_MAX)
                 .number(ONCE_DROPPED_MAX);
         }
-        Verb::Remove { ids } => {
+        Verb::Remove { ids } | Verb::DeadRemove { ids } => {
             args.ids(ids);
         }
-        Verb::Read { after, events_max } => {
+        Verb::Read { after, events_max } | Verb::DeadRead { after, events_max } => {
             args.number(after).number(events_max);
         }
         Verb::Replay { after, events_max, bytes_max } => {
@@ -118,8 +120,18 @@ fn verb(verb: &Verb, args: &mut Args) {
         Verb::GroupRegister { group, consumer } | Verb::GroupKeepAlive { group, consumer } => {
             args.text(group.as_str()).text(consumer.as_str()).number(GROUP_MEMBERS_MAX);
         }
-        Verb::GroupDetach { group, consumer } => {
-            args.text(group.as_str()).text(consumer.as_str());
+        Verb::GroupDetach { group, consumer, release } => {
+            args.text(group.as_str()).text(consumer.as_str()).flag(*release);
+        }
+        Verb::GroupNack { group, consumer, ids, delay_ms } => {
+            args.text(group.as_str()).text(consumer.as_str()).number(delay_ms);
+            args.number(GROUP_LATER_MAX).ids(ids);
+        }
+        Verb::GroupTold { group, through } => {
+            args.text(group.as_str()).number(through);
+        }
+        Verb::GroupBury { group, consumer, ids } => {
+            args.text(group.as_str()).text(consumer.as_str()).number(DEAD_LETTERS_MAX).ids(ids);
         }
         Verb::LeaseAcquire { group, owner, lease_ms } => {
             args.text(group.as_str()).text(owner.as_str()).number(lease_ms);

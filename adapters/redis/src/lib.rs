@@ -4,13 +4,12 @@
 //! the same on a server, and whose answer is read into the same reply. Redis 7.0 and later.
 //!
 //! ```no_run
-//! use strandline_core::stream::retention::Settings;
-//! use strandline_core::stream::{Event, OnceKey};
-//! use strandline_redis::{Names, Streams};
+//! use strandline_redis::{Connect as _, Names};
+//! use strandline_streams::{Event, OnceKey, Streams};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let streams = Streams::connect("redis://127.0.0.1/", Names::tagged_below("app")?).await?;
-//! let mut orders = streams.stream("orders", Settings::new().max_len(10_000))?;
+//! let orders = streams.stream("orders").max_len(10_000).handle()?;
 //! let event = Event::new("created", "order 17")?;
 //! // However often it is asked, it is published once.
 //! let (id, published) = orders.add_once(OnceKey::new("order-17-created")?, event).await?;
@@ -19,15 +18,25 @@
 //! # }
 //! ```
 
-mod connect;
+mod address;
+mod backend;
+mod bell;
+mod connection;
 mod decode;
 mod encode;
 mod names;
+mod remote;
 mod script;
 mod server;
-mod streams;
+mod timer;
 
-pub use connect::{ANSWER_MS_DEFAULT, Waited, Waiter, connect};
+pub use address::{ANSWER_MS_DEFAULT, Address};
+#[cfg(feature = "tokio")]
+pub use backend::Connect;
+pub use backend::Redis;
+pub use bell::Bell;
+pub use connection::{Connection, Together};
 pub use names::Names;
+pub use redis::{ClientTlsConfig, TlsCertificates};
+pub use remote::{Bounds, Remote};
 pub use server::Server;
-pub use streams::{Failure, Stream, Streams, Tail};

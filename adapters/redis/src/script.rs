@@ -38,6 +38,11 @@ scripts! {
     LeaseRenew = "lease_renew",
     GroupClaim = "group_claim",
     GroupSweep = "group_sweep",
+    GroupNack = "group_nack",
+    GroupBury = "group_bury",
+    GroupTold = "group_told",
+    DeadRead = "dead_read",
+    DeadRemove = "dead_remove",
 }
 
 impl Name {
@@ -62,6 +67,11 @@ impl Name {
             Verb::LeaseRenew { .. } => Self::LeaseRenew,
             Verb::GroupClaim { .. } => Self::GroupClaim,
             Verb::GroupSweep { .. } => Self::GroupSweep,
+            Verb::GroupNack { .. } => Self::GroupNack,
+            Verb::GroupBury { .. } => Self::GroupBury,
+            Verb::GroupTold { .. } => Self::GroupTold,
+            Verb::DeadRead { .. } => Self::DeadRead,
+            Verb::DeadRemove { .. } => Self::DeadRemove,
         }
     }
 }

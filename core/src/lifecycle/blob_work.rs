@@ -73,6 +73,24 @@ impl Shared {
         self.wanted.stored(key)
     }
 
+    /// A blob turned out to be lost or damaged. Any record may name it: those on their way are looked at
+    /// anew before they are submitted, those that are submitted wait for it, and the visible ones are
+    /// looked at, with whatever else was lost.
+    pub(super) fn blob_lost(&mut self, blob: BlobKey) {
+        self.blobs_lost += 1;
+        let Self { views, wanted, .. } = self;
+        for (key, version) in views.submitted_naming(blob) {
+            wanted.want(key.clone(), version, blob);
+        }
+        self.look_anew();
+    }
+
+    /// Looks at the blobs of all keys, whatever is known of them.
+    pub(super) fn look_anew(&mut self) {
+        self.wanted.begin_look(self.looking);
+        self.look_for_blobs();
+    }
+
     /// Looks for what is wanted, unless a look is out.
     pub(super) fn look_for_blobs(&mut self) {
         if self.looking || self.halted.is_some() || self.closing {

@@ -156,6 +156,15 @@ impl Views {
         })
     }
 
+    /// The changes that put this blob and are submitted and not visible.
+    pub(super) fn submitted_naming(
+        &self,
+        blob: crate::record::BlobKey,
+    ) -> impl Iterator<Item = (&Key, Version)> {
+        let names = move |entry: &Entry| entry.state == State::Present { blob };
+        self.submitted.iter().filter(move |(_, _, entry)| names(entry)).map(|(_, key, e)| (key, e.version))
+    }
+
     /// The visible entries in key order, those after `after` only if it is given.
     pub fn visible_from(&self, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Entry)> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);

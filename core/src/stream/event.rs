@@ -36,6 +36,16 @@ impl EventId {
         Some(Self { ms: decimal(ms)?, seq: decimal(seq)? })
     }
 
+    /// The position right before this one; zero before the first.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        match (self.seq.checked_sub(1), self.ms.checked_sub(1)) {
+            (Some(seq), _) => Self { ms: self.ms, seq },
+            (None, Some(ms)) => Self { ms, seq: u64::MAX },
+            (None, None) => Self::ZERO,
+        }
+    }
+
     /// The position right after this one; `None` at the end of all positions.
     #[must_use]
     pub const fn next(self) -> Option<Self> {
@@ -254,6 +264,8 @@ mod tests {
     fn the_position_after_the_last_of_a_millisecond_is_the_next_one() {
         assert_eq!(EventId { ms: 1, seq: u64::MAX }.next(), Some(EventId { ms: 2, seq: 0 }));
         assert_eq!(EventId::MAX.next(), None);
+        assert_eq!(EventId { ms: 2, seq: 0 }.previous(), EventId { ms: 1, seq: u64::MAX });
+        assert_eq!(EventId::ZERO.previous(), EventId::ZERO);
     }
 
     #[test]

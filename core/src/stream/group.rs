@@ -6,7 +6,7 @@ use super::event::{Entry, EventId, Ids};
 use super::handle::Handle;
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::op::{Nonce, StreamOp, Verb};
-use super::reply::{StreamReply, Told};
+use super::reply::{Missed, StreamReply, Told};
 use super::settings::Taking;
 use alloc::format;
 use alloc::string::String;
@@ -33,6 +33,8 @@ struct Attached {
     handle: Handle,
     start: Start,
     settled: Option<EventId>,
+    /// Up to here everything was given to somebody of the group.
+    reached: EventId,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ enum Phase {
     Leaving {
         at: usize,
         only: bool,
+        release: bool,
     },
 }
 
@@ -73,8 +76,8 @@ pub enum Taken {
     /// Nothing yet: ask for the next operation.
     More,
     /// Entries of a stream that the filter shows; they are pending for this consumer, unless it
-    /// acknowledges before handing over.
-    Entries(StreamName, Vec<Entry>),
+    /// acknowledges before handing over. With the holes of the group that nobody was told of.
+    Entries(StreamName, Vec<Entry>, Vec<Missed>),
     /// A missing group was made again at its cursor.
     Repaired {
         /// Of which stream.
@@ -142,7 +145,7 @@ impl Consumer {
             return Ok(());
         }
         let start = start.unwrap_or(self.taking.start);
-        let attached = Attached { handle: handle.clone(), start, settled: None };
+        let attached = Attached { handle: handle.clone(), start, settled: None, reached: EventId::ZERO };
         let leases = self.attached.is_empty();
         self.phase = Phase::Joining { attached, step: Join::Bind, leases };
         Ok(())
@@ -158,7 +161,7 @@ impl Consumer {
         if self.attached.len() == 1 {
             return Err(CallerError::LastStream);
         }
-        self.phase = Phase::Leaving { at, only: true };
+        self.phase = Phase::Leaving { at, only: true, release: false };
         Ok(())
     }
 
@@ -177,9 +180,34 @@ impl Consumer {
     /// Begins to leave every stream. What could not be left stays attached for another try; what is
     /// pending stays pending, for others to claim.
     pub fn close(&mut self) {
+        self.leave_all(false);
+    }
+
+    /// Begins to leave every stream like [`Consumer::close`], and gives back what is pending, for others
+    /// to claim at once. Not in the Pulse layout.
+    pub fn release(&mut self) {
+        self.leave_all(true);
+    }
+
+    fn leave_all(&mut self, release: bool) {
         self.failure = None;
-        self.phase = Phase::Leaving { at: 0, only: false };
+        self.phase = Phase::Leaving { at: 0, only: false, release };
         self.closed |= self.attached.is_empty();
+    }
+
+    /// Where each attached stream is read on from, as far as the group was given anything: for waiting.
+    #[must_use]
+    pub fn positions(&self) -> Vec<(StreamName, u64, EventId)> {
+        let position = |attached: &Attached| {
+            let bound = attached.handle.bound()?;
+            Some((attached.handle.stream().clone(), bound.generation, attached.reached))
+        };
+        self.attached.iter().filter_map(position).collect()
+    }
+
+    /// The names of the attached streams.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamName> {
+        self.attached.iter().map(|attached| attached.handle.stream())
     }
 
     const fn is_open(&self) -> Result<(), CallerError> {
@@ -233,9 +261,9 @@ impl Consumer {
                 let attached = self.attached.get(*at)?;
                 (attached, self.open(attached))
             }
-            Phase::Leaving { at, .. } => {
-                let (group, consumer) = (self.group.clone(), self.name.clone());
-                (self.attached.get(*at)?, Verb::GroupDetach { group, consumer })
+            Phase::Leaving { at, release, .. } => {
+                let (group, consumer, release) = (self.group.clone(), self.name.clone(), *release);
+                (self.attached.get(*at)?, Verb::GroupDetach { group, consumer, release })
             }
         };
         Some(attached.handle.op(verb, nonce))
@@ -283,7 +311,7 @@ impl Consumer {
                 let log_was_absent = matches!(reply.told, Told::GroupOpened { log_was_absent: true, .. });
                 Ok(Taken::Repaired { stream: op.stream.clone(), log_was_absent })
             }
-            Phase::Leaving { at, only } => self.has_left(at, only, result),
+            Phase::Leaving { at, only, release } => self.has_left(at, only, release, result),
         }
     }
 
@@ -335,7 +363,12 @@ impl Consumer {
             self.phase = Phase::Repairing(0);
             return Ok(Taken::More);
         }
-        let Told::Entries(entries) = self.end_if_final(result)?.told else { return Ok(Taken::More) };
+        let Told::Taken { entries, reached, missed } = self.end_if_final(result)?.told else {
+            return Ok(Taken::More);
+        };
+        if let Some(attached) = self.attached.get_mut(at) {
+            attached.reached = reached;
+        }
         let filter = &self.taking.filter;
         let shows = |entry: &Entry| entry.stored.event().is_some_and(|event| filter.shows(event));
         let (shown, hidden): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(shows);
@@ -346,13 +379,14 @@ impl Consumer {
         // One read never brings more than one acknowledgement takes.
         self.phase =
             if ids.is_empty() { Phase::Reading(at + 1) } else { Phase::Settling { at, ids: Ids::new(ids)? } };
-        Ok(Taken::Entries(op.stream.clone(), shown))
+        Ok(Taken::Entries(op.stream.clone(), shown, missed))
     }
 
     fn has_left(
         &mut self,
         at: usize,
         only: bool,
+        release: bool,
         result: Result<StreamReply, StreamError>,
     ) -> Result<Taken, StreamError> {
         let at = match result {
@@ -372,7 +406,7 @@ impl Consumer {
             return Ok(Taken::More);
         }
         if at < self.attached.len() {
-            self.phase = Phase::Leaving { at, only };
+            self.phase = Phase::Leaving { at, only, release };
             return Ok(Taken::More);
         }
         self.closed = self.attached.is_empty();

@@ -54,6 +54,21 @@ pub const BUFFER_EVENTS_DEFAULT: u32 = 1000;
 /// How long a lease lasts when nothing else is said.
 pub const LEASE_MS_DEFAULT: u64 = 1_000;
 
+/// Most entries of one group that are put off to a later instant at once.
+pub const GROUP_LATER_MAX: usize = 1024;
+
+/// Most holes of one group that are kept until a consumer was told; more are joined to the last one.
+pub const GROUP_MISSED_MAX: usize = 64;
+
+/// Most dead letters of one generation.
+pub const DEAD_LETTERS_MAX: usize = 10_000;
+
+/// Longest time that an event may be put off: thirty days.
+pub const NACK_DELAY_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// How often an event is handed out when nothing else is said, before it becomes a dead letter.
+pub const DELIVERIES_MAX_DEFAULT: u64 = 16;
+
 /// Compiled size of a topic pattern.
 pub const PATTERN_BYTES_MAX: usize = 1 << 20;
 

@@ -65,10 +65,17 @@ name!(
 );
 name!(
     /// The identity of one consumer in its group: name and incarnation, so that a restarted worker is
-    /// another consumer.
+    /// another consumer. It does not begin with `=`: such a name holds what is put off.
     ConsumerName,
-    |_| true
+    |name| !name.starts_with('=')
 );
+
+impl ConsumerName {
+    /// Who holds what no consumer does: what was given back, or put off.
+    pub(super) fn shelf() -> Self {
+        Self(String::from("="))
+    }
+}
 
 /// Writes a name so that no part of a key can be mistaken for another: everything but letters,
 /// digits, `-`, `_`, `.` and `~` as `%XX`.

@@ -148,6 +148,48 @@ pub enum Verb {
         group: GroupName,
         /// Who.
         consumer: ConsumerName,
+        /// Whether what is pending for it is given back first, for anybody to claim at once. Not in the
+        /// Pulse layout.
+        release: bool,
+    },
+    /// Give entries back, to be claimed by anybody once a time has passed. Not in the Pulse layout.
+    GroupNack {
+        /// The group.
+        group: GroupName,
+        /// Who had them. What is pending for another counts for nothing.
+        consumer: ConsumerName,
+        /// Which entries.
+        ids: Ids,
+        /// The time. With too many put off already, the rest stays with the consumer.
+        delay_ms: u64,
+    },
+    /// Move entries to the dead letters, and settle them, in one step. Not in the Pulse layout.
+    GroupBury {
+        /// The group.
+        group: GroupName,
+        /// Who had them. What is pending for another counts for nothing.
+        consumer: ConsumerName,
+        /// Which entries.
+        ids: Ids,
+    },
+    /// Say that somebody was told of a group's holes. Not in the Pulse layout.
+    GroupTold {
+        /// The group.
+        group: GroupName,
+        /// All up to this number.
+        through: u64,
+    },
+    /// Dead letters after a position among them. Not in the Pulse layout.
+    DeadRead {
+        /// After what.
+        after: EventId,
+        /// At most so many.
+        events_max: u32,
+    },
+    /// Delete dead letters. Not in the Pulse layout.
+    DeadRemove {
+        /// Their positions among the dead letters.
+        ids: Ids,
     },
     /// Take or keep the lease of a group's recovery.
     LeaseAcquire {
@@ -235,6 +277,8 @@ impl Verb {
             Self::GroupKeepAlive { .. } | Self::GroupDetach { .. } => Creates::No,
             Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } => Creates::No,
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => Creates::No,
+            Self::GroupNack { .. } | Self::GroupBury { .. } => Creates::No,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => Creates::No,
         }
     }
 
@@ -252,6 +296,8 @@ impl Verb {
             Self::GroupKeepAlive { .. } | Self::GroupDetach { .. } => false,
             Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } => false,
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => false,
+            Self::GroupNack { .. } | Self::GroupBury { .. } => false,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => false,
         }
     }
 
@@ -271,6 +317,8 @@ impl Verb {
             Self::LeaseRenew { .. } | Self::GroupClaim { .. } | Self::GroupSweep { .. } => {
                 (true, false, true)
             }
+            Self::GroupNack { .. } | Self::GroupBury { .. } => (true, false, true),
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => (true, false, true),
         };
         Checks { wanted_first, contract, clock }
     }
@@ -297,6 +345,27 @@ impl Verb {
             // Entries given out by an answer that never came are pending: they come back by a claim.
             Self::GroupRead { .. } => Repeat::Safe,
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => Repeat::Safe,
+            // What the first time gave back or buried is no longer the consumer's.
+            Self::GroupNack { .. } | Self::GroupBury { .. } => Repeat::Safe,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => Repeat::Safe,
+        }
+    }
+
+    /// Whether the Pulse layout refuses it: it has no place for what this writes.
+    #[must_use]
+    pub const fn is_tagged_only(&self) -> bool {
+        match self {
+            Self::GroupNack { .. } | Self::GroupBury { .. } => true,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => true,
+            Self::GroupDetach { release, .. } => *release,
+            Self::Open | Self::Attend | Self::Add { .. } | Self::AddOnce { .. } | Self::Remove { .. } => {
+                false
+            }
+            Self::Snapshot | Self::Destroy | Self::Read { .. } | Self::Replay { .. } => false,
+            Self::GroupOpen { .. } | Self::GroupRead { .. } | Self::GroupAck { .. } => false,
+            Self::GroupRegister { .. } | Self::GroupKeepAlive { .. } => false,
+            Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } => false,
+            Self::GroupClaim { .. } | Self::GroupSweep { .. } => false,
         }
     }
 }

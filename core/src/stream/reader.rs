@@ -6,7 +6,7 @@ use super::event::{Entry, EventId};
 use super::handle::Handle;
 use super::name::StreamName;
 use super::op::{Nonce, StreamOp, Verb};
-use super::reply::{StreamReply, Told};
+use super::reply::{Dropped, StreamReply, Told};
 use super::settings::Taking;
 use alloc::vec::Vec;
 
@@ -27,6 +27,8 @@ pub struct Reader {
 struct Attached {
     handle: Handle,
     after: EventId,
+    /// How many entries had been published up to there; `None` where nobody counted.
+    seen: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,8 +47,11 @@ enum Phase {
 pub enum Read {
     /// Nothing yet: ask for the next operation.
     More,
-    /// Entries of a stream that the filter shows.
-    Entries(StreamName, Vec<Entry>),
+    /// Entries of a stream that the filter shows, behind what is missing before them.
+    Entries(StreamName, Vec<Entry>, Option<Dropped>),
+    /// The log of a stream was lost, with what it held behind this position. What is there now is read
+    /// from its beginning.
+    Lost(StreamName, EventId),
 }
 
 impl Reader {
@@ -161,14 +166,18 @@ impl Reader {
             Phase::Attaching(mut handle) => {
                 handle.answered(&op.verb, &result);
                 let reply = result?;
-                let last = if let Told::Attended { last } = reply.told { last } else { EventId::ZERO };
-                // "Newest" is one position from now on, or events between two reads would be missed.
-                let after = match self.taking.start {
-                    Start::Newest => last,
-                    Start::Oldest => EventId::ZERO,
-                    Start::After(id) => id,
+                let (last, added) = if let Told::Attended { last, added } = reply.told {
+                    (last, added)
+                } else {
+                    (EventId::ZERO, 0)
                 };
-                self.attached.push(Attached { handle, after });
+                // "Newest" is one position from now on, or events between two reads would be missed.
+                let (after, seen) = match self.taking.start {
+                    Start::Newest => (last, Some(added)),
+                    Start::Oldest => (EventId::ZERO, None),
+                    Start::After(id) => (id, None),
+                };
+                self.attached.push(Attached { handle, after, seen });
                 self.attached.sort_by(|a, b| a.handle.stream().cmp(b.handle.stream()));
                 Ok(Read::More)
             }
@@ -194,13 +203,61 @@ impl Reader {
                 return Err(error);
             }
         };
-        self.phase = Phase::Reading(at + 1);
-        let Told::Entries(mut entries) = reply.told else { return Ok(Read::More) };
-        if let Some(last) = entries.last() {
-            attached.after = last.id;
+        let Told::Read { mut entries, added, kept, anchored } = reply.told else { return Ok(Read::More) };
+        if attached.is_lost(added) {
+            let after = attached.after;
+            (attached.after, attached.seen) = (EventId::ZERO, Some(0));
+            self.phase = Phase::Reading(at);
+            return Ok(Read::Lost(op.stream.clone(), after));
         }
+        self.phase = Phase::Reading(at + 1);
+        let caught_up = entries.len() < self.taking.events_max as usize;
+        let dropped = attached.note_read(&entries, added, kept, anchored, caught_up);
         let filter = &self.taking.filter;
         entries.retain(|entry| entry.stored.event().is_some_and(|event| filter.shows(event)));
-        Ok(Read::Entries(op.stream.clone(), entries))
+        Ok(Read::Entries(op.stream.clone(), entries, dropped))
+    }
+}
+
+impl Attached {
+    /// Fewer were ever published than were read: it is another log. One that began anew and has as many
+    /// again cannot be told by that, but its positions lie behind.
+    fn is_lost(&self, added: u64) -> bool {
+        self.seen.is_some_and(|seen| added < seen)
+    }
+
+    /// Moves on behind what was read, and tells what is missing before it.
+    ///
+    /// Only the oldest entries are trimmed: what is kept up to the reader's position proves that nothing
+    /// behind it was.
+    fn note_read(
+        &mut self,
+        entries: &[Entry],
+        added: u64,
+        kept: u64,
+        anchored: bool,
+        caught_up: bool,
+    ) -> Option<Dropped> {
+        let (after, seen, count) = (self.after, self.seen, entries.len() as u64);
+        let before = entries.first().map(|first| first.id);
+        self.seen = match (caught_up, anchored) {
+            (true, _) => Some(added),
+            (false, true) => seen.map(|seen| seen + count),
+            (false, false) => Some(added.saturating_sub(kept.saturating_sub(count))),
+        };
+        if let Some(last) = entries.last() {
+            self.after = last.id;
+        }
+        let missing = |kept: u64| {
+            let missing = seen.map(|seen| added.saturating_sub(seen).saturating_sub(kept));
+            let owed = missing.map_or(after > EventId::ZERO, |missing| missing > 0);
+            owed.then_some(Dropped { after, before, events: missing })
+        };
+        match (before, anchored) {
+            (None, _) if seen.is_none() => None,
+            (None, _) => missing(0),
+            (Some(_), true) => None,
+            (Some(_), false) => missing(kept),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Replies of operations, and the outcome that is no reply.
 
 use super::error::{CallerError, ReplayCause, StreamError};
-use super::event::{Entry, EventId};
-use super::name::ConsumerName;
+use super::event::{Entry, EventId, Stored};
+use super::name::{ConsumerName, GroupName};
 use super::op::{Bound, Repeat, StreamOp};
 use super::time::ServerTime;
 use alloc::vec::Vec;
@@ -25,6 +25,8 @@ pub enum Told {
     Attended {
         /// It; zero in a log without data.
         last: EventId,
+        /// How many entries were ever published to the log.
+        added: u64,
     },
     /// The event's position, or that the condition did not hold.
     Added {
@@ -45,6 +47,27 @@ pub enum Told {
     },
     /// Entries in order.
     Entries(Vec<Entry>),
+    /// Entries for a reader, and what it needs to tell whether some are missing.
+    Read {
+        /// They.
+        entries: Vec<Entry>,
+        /// How many entries were ever published to the log.
+        added: u64,
+        /// How many of them are kept.
+        kept: u64,
+        /// Whether something is kept that is not behind the reader's position. Told only with entries.
+        anchored: bool,
+    },
+    /// Entries for a consumer of a group.
+    Taken {
+        /// They.
+        entries: Vec<Entry>,
+        /// Up to here everything was given to somebody of the group.
+        reached: EventId,
+        /// What nobody can be given any more, until it is said that somebody was told. Never told in the
+        /// Pulse layout.
+        missed: Vec<Missed>,
+    },
     /// Entries of a replay.
     Replayed {
         /// The entry that the replay started after; `None` at the beginning.
@@ -91,7 +114,25 @@ pub enum Told {
         entries: Vec<Entry>,
         /// What was pending and is no longer kept: lost to the group.
         vanished: Vec<EventId>,
+        /// How often each of the entries was given out, this time included.
+        counts: Vec<u64>,
+        /// What nobody can be given any more, as with `Taken`.
+        missed: Vec<Missed>,
     },
+    /// Entries were given back.
+    Nacked {
+        /// So many; the others were another's, or could not be put off.
+        count: u64,
+    },
+    /// Entries were moved to the dead letters.
+    Buried {
+        /// So many; the others were another's, or are no longer kept.
+        count: u64,
+        /// What is settled now; `None` when nothing was buried.
+        cursor: Option<EventId>,
+    },
+    /// Dead letters in order.
+    Dead(Vec<DeadLetter>),
     /// Members taken out.
     Swept {
         /// Who.
@@ -99,6 +140,85 @@ pub enum Told {
         /// Whose keep-alive is unreadable; they are left alone.
         malformed: Vec<ConsumerName>,
     },
+}
+
+/// Events that left the log before anybody of a group was given them, or before a reader read them:
+/// trimmed by the length bound, or removed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Dropped {
+    /// They lay behind this position.
+    pub after: EventId,
+    /// And before this one; `None` where nothing is left behind them.
+    pub before: Option<EventId>,
+    /// How many; `None` where nobody can tell, not even whether there were any.
+    pub events: Option<u64>,
+}
+
+/// Why events are missing.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum GapReason {
+    /// The length bound dropped them, or somebody removed them, before they were handed out.
+    Trimmed,
+    /// They had been given to a consumer that did not settle them, and are no longer kept.
+    TrimmedPending,
+    /// The whole log was lost, or expired.
+    LogLost,
+}
+
+impl GapReason {
+    /// The word for it, as the server keeps it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Trimmed => "trimmed",
+            Self::TrimmedPending => "pending",
+            Self::LogLost => "lost",
+        }
+    }
+
+    /// The reason that a word stands for.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Trimmed, Self::TrimmedPending, Self::LogLost].into_iter().find(|reason| reason.word() == word)
+    }
+}
+
+/// A hole of a group that nobody said was told: the answer that first told of it may have been lost.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Missed {
+    /// Its number, in the order of the group.
+    pub number: u64,
+    /// Why.
+    pub reason: GapReason,
+    /// What.
+    pub dropped: Dropped,
+}
+
+impl Dropped {
+    /// Both holes as one.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self {
+            after: self.after.min(other.after),
+            before: self.before.zip(other.before).map(|(one, two)| one.max(two)),
+            events: self.events.zip(other.events).map(|(one, two)| one.saturating_add(two)),
+        }
+    }
+}
+
+/// An event that was given out too often, or was given up.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeadLetter {
+    /// Its position among the dead letters.
+    pub at: EventId,
+    /// The group that gave it up.
+    pub group: GroupName,
+    /// Its position in the log.
+    pub id: EventId,
+    /// How often it had been given out.
+    pub count: u64,
+    /// What it held.
+    pub stored: Stored,
 }
 
 /// How asking ended.

@@ -27,7 +27,8 @@ impl Play<'_> {
             let reader = self.readers.get_mut(name).expect("looked up");
             match reader.answered(&op, result) {
                 Ok(Read::More) => {}
-                Ok(Read::Entries(_, entries)) => all.extend(entries),
+                Ok(Read::Entries(_, entries, _)) => all.extend(entries),
+                Ok(Read::Lost(..)) => {}
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -93,7 +94,7 @@ impl Play<'_> {
             let consumer = &mut self.members.get_mut(name).expect("looked up").consumer;
             match consumer.answered(&op, result) {
                 Ok(Taken::More) => {}
-                Ok(Taken::Entries(_, entries)) => all.extend(entries),
+                Ok(Taken::Entries(_, entries, _)) => all.extend(entries),
                 Ok(Taken::Repaired { log_was_absent, .. }) => absent.push(log_was_absent),
                 Err(error) => return Ok(Err(error)),
             }
@@ -202,7 +203,7 @@ impl Play<'_> {
             "cleanup_stale" => {
                 Verb::GroupSweep { group, lease: lease()?, grace_ms: ms("grace_ms").unwrap_or_default() }
             }
-            "detach" => Verb::GroupDetach { group, consumer },
+            "detach" => Verb::GroupDetach { group, consumer, release: false },
             "register_consumer" => {
                 let other = step.arg("consumer").and_then(Value::as_str).map(ConsumerName::new);
                 let consumer = other.and_then(Result::ok).unwrap_or(consumer);

@@ -1,10 +1,9 @@
-//! Random operations against the model and a server with a frozen clock: equal replies after each step,
+//! Random operations against the model and a server whose clock a test moves: equal replies after each step,
 //! equal contents after each sequence. A failing sequence is cut down to the steps it needs.
 
-use super::backend::Backend as _;
+use super::backend::Backend;
 use super::keys::{Part, View};
 use super::model::{Model, show};
-use super::redis::Real;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
@@ -25,7 +24,8 @@ use strandline_core::stream::{
 /// Most steps of one sequence.
 pub const STEPS_MAX: usize = 50;
 
-const STREAMS: [&str; 2] = ["orders", "a:b"];
+/// The streams of a sequence; in a cluster of three masters they lie on two of them.
+pub const STREAMS: [&str; 2] = ["orders", "a:b"];
 const GROUPS: [&str; 2] = ["mail", "audit:x"];
 const CONSUMERS: [&str; 3] = ["C1", "C2", "c 3"];
 
@@ -64,7 +64,7 @@ impl Dice {
 
 /// What both servers and all handles are at, while a sequence runs.
 struct Run<'a> {
-    real: &'a mut Real,
+    real: &'a mut dyn Backend,
     model: Model,
     handles: Vec<Handle>,
     seen: Vec<EventId>,
@@ -88,7 +88,7 @@ pub struct Failure {
 ///
 /// # Errors
 /// The cut-down sequence.
-pub fn sequence(real: &mut Real, seed: u64) -> Result<Reached, Failure> {
+pub fn sequence(real: &mut dyn Backend, seed: u64) -> Result<Reached, Failure> {
     let all: Vec<usize> = (0..STEPS_MAX).collect();
     let mut told = match replay(real, seed, &all) {
         Ok(reached) => return Ok(reached),
@@ -111,7 +111,7 @@ pub fn sequence(real: &mut Real, seed: u64) -> Result<Reached, Failure> {
 ///
 /// # Errors
 /// What every step did, and what differed.
-pub fn replay(real: &mut Real, seed: u64, steps: &[usize]) -> Result<Reached, String> {
+pub fn replay(real: &mut dyn Backend, seed: u64, steps: &[usize]) -> Result<Reached, String> {
     real.clear();
     let model = Model::at(real.layout());
     let mut run = Run {
@@ -137,7 +137,7 @@ pub fn replay(real: &mut Real, seed: u64, steps: &[usize]) -> Result<Reached, St
 pub type Reached = BTreeSet<&'static str>;
 
 /// Every kind that a long enough run must see.
-pub const KINDS: [&str; 24] = [
+pub const KINDS: [&str; 25] = [
     "done",
     "attended",
     "added",
@@ -146,6 +146,7 @@ pub const KINDS: [&str; 24] = [
     "found again",
     "removed",
     "entries",
+    "taken",
     "replayed after an anchor",
     "destroyed",
     "destroyed before",
@@ -164,6 +165,9 @@ pub const KINDS: [&str; 24] = [
     "conflict",
 ];
 
+/// Kinds that only the Tagged layout has.
+pub const TAGGED_KINDS: [&str; 4] = ["missed", "given back", "buried", "dead letters"];
+
 fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
     let reply = match result {
         Ok(reply) => reply,
@@ -180,7 +184,12 @@ fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
         Told::AddedOnce { published: true, .. } => "published once",
         Told::AddedOnce { published: false, .. } => "found again",
         Told::Removed { count } if *count > 0 => "removed",
-        Told::Entries(entries) if !entries.is_empty() => "entries",
+        Told::Entries(entries) | Told::Read { entries, .. } if !entries.is_empty() => "entries",
+        Told::Taken { missed, .. } if !missed.is_empty() => "missed",
+        Told::Taken { entries, .. } if !entries.is_empty() => "taken",
+        Told::Nacked { count } if *count > 0 => "given back",
+        Told::Buried { count, .. } if *count > 0 => "buried",
+        Told::Dead(letters) if !letters.is_empty() => "dead letters",
         Told::Replayed { anchor: Some(_), .. } => "replayed after an anchor",
         Told::Destroyed { now: true } => "destroyed",
         Told::Destroyed { now: false } => "destroyed before",
@@ -195,7 +204,8 @@ fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
         Told::Claimed { entries, .. } if !entries.is_empty() => "taken over",
         Told::Swept { removed, .. } if !removed.is_empty() => "swept",
         Told::Removed { .. } | Told::Entries(_) | Told::Replayed { .. } | Told::Acked { .. } => return None,
-        Told::Claimed { .. } | Told::Swept { .. } => return None,
+        Told::Claimed { .. } | Told::Swept { .. } | Told::Read { .. } | Told::Taken { .. } => return None,
+        Told::Nacked { .. } | Told::Buried { .. } | Told::Dead(_) => return None,
     })
 }
 
@@ -331,12 +341,27 @@ impl Run<'_> {
             fence: dice.below(3),
             lease_ms: 300,
         });
-        match dice.below(30) {
+        let sides = match self.real.layout() {
+            Layout::Pulse => 32,
+            Layout::Tagged => 42,
+        };
+        match dice.below(sides) {
             0 | 1 => Verb::Open,
-            28 | 29 => {
+            28 | 29 | 31 | 38 => {
                 let idle_ms = dice.below(3);
                 Verb::GroupClaim { group, lease, consumer, idle_ms, from: EventId::ZERO, events_max: 2 }
             }
+            30 => Verb::GroupRead { group, consumer, events_max: 2 },
+            32 | 33 => Verb::GroupNack {
+                group,
+                consumer,
+                ids: self.ids(dice),
+                delay_ms: if dice.one_in(3) { 0 } else { dice.below(600) },
+            },
+            34 | 39 => Verb::GroupBury { group, consumer, ids: self.ids(dice) },
+            35 | 40 | 41 => Verb::DeadRead { after: EventId::ZERO, events_max: 3 },
+            37 => Verb::GroupTold { group, through: if dice.one_in(2) { u64::MAX } else { 0 } },
+            36 => Verb::DeadRemove { ids: self.ids(dice) },
             2 => Verb::Attend,
             3..=6 => Verb::Add { event, condition: Condition::Always },
             7 => Verb::Add { event, condition: Condition::IfExists },
@@ -371,7 +396,10 @@ impl Run<'_> {
             21 | 22 => Verb::GroupAck { group, ids: self.ids(dice) },
             23 if dice.one_in(2) => Verb::GroupKeepAlive { group, consumer },
             23 => Verb::GroupRegister { group, consumer },
-            24 => Verb::GroupDetach { group, consumer },
+            24 => {
+                let release = self.real.layout() == Layout::Tagged && dice.one_in(2);
+                Verb::GroupDetach { group, consumer, release }
+            }
             25 => {
                 let owner = (*dice.pick(&[&"o1", &"o 2"])).to_string();
                 Verb::LeaseAcquire { group, owner, lease_ms: 100 + dice.below(3000) }

@@ -19,6 +19,8 @@ pub(super) fn error_name(error: &StreamError) -> &'static str {
             CallerError::ConfigMismatch { .. } => "ConfigMismatch",
             CallerError::GroupConfigMismatch => "SinkConfigMismatch",
             CallerError::GroupFull => "GroupFull",
+            CallerError::DeadLettersFull => "DeadLettersFull",
+            CallerError::TaggedOnly => "TaggedOnly",
             CallerError::StreamNotFound => "StreamNotFound",
             CallerError::StreamDestroyed { .. } => "StreamDestroyed",
             CallerError::StreamLost { .. } => "StreamLost",
@@ -88,7 +90,7 @@ pub(super) fn told(verb: &Verb, told: &Told, handle: Option<&Handle>) -> Value {
         Told::Added { id } => json!({ "id": id.map(|id| id.to_string()).unwrap_or_default() }),
         Told::AddedOnce { id, published } => json!({ "id": name(id), "published": published }),
         Told::Removed { count } => json!({ "deleted": count }),
-        Told::Entries(entries) => {
+        Told::Entries(entries) | Told::Read { entries, .. } | Told::Taken { entries, .. } => {
             json!({ "ids": ids(entries), "events": events(entries), "count": entries.len() })
         }
         Told::Replayed { anchor, entries } => {
@@ -99,9 +101,12 @@ pub(super) fn told(verb: &Verb, told: &Told, handle: Option<&Handle>) -> Value {
         Told::Acked { count, .. } => json!({ "acked": count }),
         Told::Detached { deleted } => json!({ "consumer_deleted": deleted }),
         Told::Leased { acquired, fence } => json!({ "acquired": acquired, "fence": fence }),
-        Told::Claimed { next, entries, vanished } => json!({
+        Told::Claimed { next, entries, vanished, .. } => json!({
             "claimed": ids(entries), "next": name(next), "vanished": vanished.iter().map(name).collect::<Value>(),
         }),
+        Told::Nacked { count } => json!({ "nacked": count }),
+        Told::Buried { count, .. } => json!({ "buried": count }),
+        Told::Dead(letters) => json!({ "count": letters.len() }),
         Told::Swept { removed, malformed } => {
             json!({ "removed": names(removed), "malformed": names(malformed) })
         }

@@ -17,11 +17,22 @@ local function touch(plan)
   end
 end
 
-local function last_id(key)
+-- The last position given out, how many entries were ever published, and how many are kept.
+local function facts(key)
+  local last, added, kept = '0-0', 0, 0
+  if not exists(key) then return last, added, kept end
   local info = redis.call('XINFO', 'STREAM', key)
   for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then return info[i + 1] end
+    if info[i] == 'last-generated-id' then last = info[i + 1] end
+    if info[i] == 'entries-added' then added = info[i + 1] end
+    if info[i] == 'length' then kept = info[i + 1] end
   end
+  return last, added, kept
+end
+
+local function last_id(key)
+  local last = facts(key)
+  return last
 end
 
 -- An empty log that has given out every position up to `id`.
@@ -30,8 +41,6 @@ local function make_log(key, id)
   redis.call('XGROUP', 'DESTROY', key, '=')
   if id ~= '0-0' then redis.call('XSETID', key, id) end
 end
-
-local LAST = '18446744073709551615'
 
 -- Refuses before the first effect where no position is left.
 local function position_fault(plan)
@@ -42,14 +51,23 @@ local function position_fault(plan)
   if last_id(plan.keys.log) == LAST .. '-' .. LAST then return refuse('STREAMNOPOSITION') end
 end
 
+-- Adds by the clock, and behind the last position where that lies ahead of the clock.
+local function add_behind(key, args, at)
+  local id = redis.pcall(unpack(args))
+  if type(id) == 'table' and id.err then
+    if redis.call('TYPE', key).ok ~= 'stream' then return redis.call(unpack(args)) end
+    args[at] = string.match(last_id(key), '^(%d+)-') .. '-*'
+    id = redis.call(unpack(args))
+  end
+  return id
+end
+
 local function append(plan, event)
   local key, max = plan.keys.log, plan.C.max
-  local there = exists(key)
-  if not there then
+  if not exists(key) then
     local floor = S.highest_cursor(plan)
     if not id_less(floor, MS .. '-0') then
       make_log(key, floor)
-      there = true
     end
   end
   local args = {'XADD', key}
@@ -64,14 +82,15 @@ local function append(plan, event)
     args[#args + 1] = 't'
     args[#args + 1] = event.topic
   end
-  local id = redis.pcall(unpack(args))
-  if type(id) == 'table' and id.err then
-    -- The clock lies behind the last position: numbers go on after that.
-    if not there or redis.call('TYPE', key).ok ~= 'stream' then return redis.call(unpack(args)) end
-    args[at] = string.match(last_id(key), '^(%d+)-') .. '-*'
-    id = redis.call(unpack(args))
-  end
-  return id
+  return add_behind(key, args, at)
+end
+
+-- What of an entry is there to be given back: whether it is pending for this consumer and still kept.
+local function held(plan, group, id, consumer)
+  local pending = redis.call('XPENDING', plan.keys.log, group, id, id, 1, consumer)
+  if not pending[1] then return nil end
+  local entry = redis.call('XRANGE', plan.keys.log, id, id)
+  return entry[1], pending[1][4]
 end
 
 -- Up to where the group has settled everything.

@@ -15,6 +15,7 @@ if was_absent then
   local floor = S.highest_cursor(plan)
   if at and id_less(floor, at) then floor = at end
   make_log(key, floor)
+  if at then start = floor end
 elseif at and id_less(last_id(key), at) then
   -- Settled in a log that is gone, under a clock that was ahead: all that is here is new.
   start = '0-0'
@@ -22,8 +23,16 @@ end
 local made = redis.pcall('XGROUP', 'CREATE', key, group, start)
 if made.err and string.sub(made.err, 1, 9) ~= 'BUSYGROUP' then return redis.call('XGROUP', 'CREATE', key, group, start) end
 if not made.err then
-  if start == '$' then start = last_id(key) elseif start == '0' then start = '0-0' end
-  S.was_read(plan, group, start)
+  local last, added, kept = facts(key)
+  if start == '$' then start = last elseif start == '0' then start = '0-0' end
+  local seen
+  if start == '0-0' then seen = added - kept elseif start == last then seen = added end
+  S.was_read(plan, group, start, seen)
+  -- Made again: unless something settled is still kept, nobody can tell that this is the log in which the
+  -- group had events.
+  if cursor and #redis.call('XREVRANGE', key, cursor, '-', 'COUNT', 1) == 0 then
+    S.miss(plan, group, 'lost', cursor, '', '')
+  end
 end
 if not cursor then cursor = S.set_cursor(plan, group, settled(plan, group)) end
 S.put_group(plan, group, values)

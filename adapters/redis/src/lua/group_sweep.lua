@@ -9,8 +9,11 @@ local key, now_us = plan.keys.log, tonumber(US)
 local known, pending = S.everybody(plan, group), {}
 for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', key, group)) do
   local name = info[2]
-  pending[name] = info[4]
-  known[name] = known[name] or {us = false}
+  -- The shelf is nobody who could be silent.
+  if name ~= '=' then
+    pending[name] = info[4]
+    known[name] = known[name] or {us = false}
+  end
 end
 local names = {}
 for name in pairs(known) do names[#names + 1] = name end

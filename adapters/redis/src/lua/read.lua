@@ -2,6 +2,9 @@
 local plan, no = S.bind()
 if not plan then return no end
 S.commit(plan)
-local after, most = ARGV[ARG + 1], ARGV[ARG + 2]
-if after == LAST .. '-' .. LAST then return done(plan, {}) end
-return done(plan, redis.call('XRANGE', plan.keys.log, '(' .. after, '+', 'COUNT', most))
+local after, most, key = ARGV[ARG + 1], ARGV[ARG + 2], plan.keys.log
+local entries = {}
+if after ~= LAST .. '-' .. LAST then entries = redis.call('XRANGE', key, '(' .. after, '+', 'COUNT', most) end
+local _, added, kept = facts(key)
+local anchored = #entries > 0 and #redis.call('XREVRANGE', key, after, '-', 'COUNT', 1) > 0
+return done(plan, entries, added, kept, anchored and '1' or '0')

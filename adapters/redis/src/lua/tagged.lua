@@ -124,15 +124,181 @@ function S.highest_cursor(plan)
   local highest = '0-0'
   local all = redis.call('HGETALL', plan.keys.groups)
   for i = 1, #all, 2 do
-    if string.sub(all[i], 1, 7) == 'cursor:' and id_less(highest, all[i + 1]) then highest = all[i + 1] end
+    -- What was given out too: others may still be acknowledging by those positions.
+    local what = string.match(all[i], '^(%a+):')
+    local id = (what == 'cursor' or what == 'read') and string.match(all[i + 1], '^%S+')
+    if id and id_less(highest, id) then highest = id end
   end
   return highest
 end
 
 -- Written down with every read: no walk over all groups is needed to settle.
-function S.delivered(plan, group) return get(plan, 'read', group) or '0-0' end
+-- Up to where, and how many entries had been published up to there, if somebody counted.
+local function read_up_to(plan, group)
+  local id, seen = string.match(get(plan, 'read', group) or '0-0', '^(%S+) ?(%d*)$')
+  return id, tonumber(seen)
+end
 
-function S.was_read(plan, group, id) put(plan, 'read', group, id) end
+function S.delivered(plan, group)
+  local id = read_up_to(plan, group)
+  return id
+end
+
+function S.was_read(plan, group, id, seen)
+  put(plan, 'read', group, seen and id .. ' ' .. text_of(seen) or id)
+end
+
+-- Takes note of what the group was just given, and tells what it never will be. Only the oldest entries
+-- are trimmed: what is kept before the first one given proves that nothing behind it was.
+function S.note_read(plan, group, entries, caught_up, added, kept)
+  local after, seen = read_up_to(plan, group)
+  local count = #entries
+  local first = count > 0 and entries[1][1] or nil
+  local anchored = first and #redis.call('XREVRANGE', plan.keys.log, '(' .. first, '-', 'COUNT', 1) > 0
+  local now_seen
+  if caught_up then
+    now_seen = added
+  elseif anchored then
+    now_seen = seen and seen + count
+  else
+    now_seen = math.max(0, added - (kept - count))
+  end
+  if count > 0 or now_seen ~= seen then
+    S.was_read(plan, group, count > 0 and entries[count][1] or after, now_seen)
+  end
+  if anchored or (not first and not seen) then return end
+  local events = seen and math.max(0, added - seen - (first and kept or 0))
+  if events == 0 or (not events and after == '0-0') then return end
+  S.miss(plan, group, 'trimmed', after, first or '', events and text_of(events) or '')
+end
+
+-- Holes that nobody said was told: number, reason, the positions around them, and how many events.
+function S.missed(plan, group)
+  local text = get(plan, 'missed', group)
+  return text and cjson.decode(text) or {}
+end
+
+local function put_missed(plan, group, list)
+  if #list == 0 then
+    redis.call('HDEL', plan.keys.groups, 'missed:' .. group)
+  else
+    put(plan, 'missed', group, cjson.encode(list))
+  end
+end
+
+local MISSED_MAX = 64
+
+function S.miss(plan, group, reason, after, before, events)
+  -- Numbers begin at the clock, so that a server that lost the last ones does not give them to others.
+  local number, list = next_of(get(plan, 'missed-last', group) or '0'), S.missed(plan, group)
+  if decimal_less(number, MS) then number = MS end
+  put(plan, 'missed-last', group, number)
+  if #list < MISSED_MAX then
+    list[#list + 1] = {number, reason, after, before, events}
+  else
+    local last = list[#list]
+    last[1] = number
+    if id_less(after, last[3]) then last[3] = after end
+    if before == '' or last[4] == '' then
+      last[4] = ''
+    elseif id_less(last[4], before) then
+      last[4] = before
+    end
+    if events == '' or last[5] == '' then
+      last[5] = ''
+    else
+      last[5] = text_of(tonumber(last[5]) + tonumber(events))
+    end
+  end
+  put_missed(plan, group, list)
+end
+
+function S.told(plan, group, through)
+  local rest = {}
+  for _, hole in ipairs(S.missed(plan, group)) do
+    if decimal_less(through, hole[1]) then rest[#rest + 1] = hole end
+  end
+  put_missed(plan, group, rest)
+end
+
+-- What is put off: pairs of position and instant, in one packed field.
+function S.later(plan, group)
+  local text = get(plan, 'later', group)
+  return text and cjson.decode(text) or {}
+end
+
+function S.put_later(plan, group, list)
+  if #list == 0 then
+    redis.call('HDEL', plan.keys.groups, 'later:' .. group)
+  else
+    put(plan, 'later', group, cjson.encode(list))
+  end
+end
+
+-- Gives entries to nobody, idle since `time`. They must be kept: for others Redis would forget that
+-- they were pending, and nobody would be told.
+local function shelve(plan, group, ids, time)
+  in_chunks(1, #ids, function(from, to)
+    local args = {'XCLAIM', plan.keys.log, group, '=', '0'}
+    for i = from, to do args[#args + 1] = ids[i] end
+    args[#args + 1] = 'TIME'
+    args[#args + 1] = time
+    args[#args + 1] = 'JUSTID'
+    redis.call(unpack(args))
+  end)
+end
+
+function S.put_off(plan, group, list, id, delay, most)
+  local known
+  for at, item in ipairs(list) do if item[1] == id then known = at end end
+  if delay == 0 then
+    if known then table.remove(list, known) end
+    shelve(plan, group, {id}, '0')
+    return true
+  end
+  if not known and #list >= most then return false end
+  list[known or #list + 1] = {id, text_of(NOW + delay)}
+  shelve(plan, group, {id}, MS)
+  return true
+end
+
+-- Before a claim: what is due has been idle for ever, what is not has been idle for no time. What was
+-- settled or taken meanwhile is no longer put off.
+function S.ripen(plan, group)
+  local list = S.later(plan, group)
+  if #list == 0 then return end
+  local rest, due, early = {}, {}, {}
+  for _, item in ipairs(list) do
+    local id = item[1]
+    if #redis.call('XPENDING', plan.keys.log, group, id, id, 1, '=') > 0
+      and #redis.call('XRANGE', plan.keys.log, id, id) > 0 then
+      if NOW >= tonumber(item[2]) then
+        due[#due + 1] = id
+      else
+        early[#early + 1] = id
+        rest[#rest + 1] = item
+      end
+    end
+  end
+  shelve(plan, group, due, '0')
+  shelve(plan, group, early, MS)
+  S.put_later(plan, group, rest)
+end
+
+-- What vanished from the log stays pending, so that a claim tells of it.
+function S.release(plan, group, consumer)
+  local from = '-'
+  while true do
+    local rows = redis.call('XPENDING', plan.keys.log, group, from, '+', CHUNK, consumer)
+    local kept = {}
+    for _, row in ipairs(rows) do
+      if #redis.call('XRANGE', plan.keys.log, row[1], row[1]) > 0 then kept[#kept + 1] = row[1] end
+      from = '(' .. row[1]
+    end
+    shelve(plan, group, kept, '0')
+    if #rows < CHUNK then return end
+  end
+end
 
 function S.group_fits(plan, group, values)
   local stored = get(plan, 'contract', group)

@@ -21,14 +21,20 @@ impl Replica {
         }
         self.shared.out.event(Event::Durable { upto });
         self.due.disarm(Due::Seal);
-        if self.shared.epoch_begun(upto) {
+        self.shared.epoch_begun(upto);
+        self.tell_epoch();
+        self.each(|session, shared| session.on_durable(shared));
+    }
+
+    /// Tells every peer of an epoch that is new here.
+    fn tell_epoch(&mut self) {
+        if self.shared.epoch_untold() {
             self.each(|session, shared| {
                 if session.peer.history {
                     session.send_standing(shared);
                 }
             });
         }
-        self.each(|session, shared| session.on_durable(shared));
     }
 
     pub(super) fn on_storage(&mut self, purpose: Purpose, outcome: StorageOutcome) {
@@ -228,6 +234,7 @@ impl Replica {
             }
             Commit::Authority => self.shared.named(),
         }
+        self.tell_epoch();
         self.shared.wake_subscriptions();
         self.shared.remove_unused();
         // The journal has room, or a state from which what waited can go on.

@@ -1,6 +1,7 @@
 //! Fenced recovery: one owner at a time takes over what stale consumers left.
 
 use super::Step;
+use super::later;
 use super::member::forget;
 use super::space::{LeaseState, Space};
 use crate::stream::error::{CallerError, ServerFault, StreamError};
@@ -85,13 +86,30 @@ pub(super) fn claim(
 ) -> Result<Told, StreamError> {
     check(step, space, group, lease)?;
     let data = space.data(step.life().generation);
+    if step.layout == Layout::Tagged {
+        later::ripen(step, data, group);
+    }
     let log = data.log.as_mut();
     let events_max = events_max.min(READ_EVENTS_MAX);
     let claim = log
         .and_then(|log| log.claim(group, consumer, idle_ms, from, events_max, step.now))
         .ok_or(ServerFault::NoGroup)?;
+    let missed = match step.layout {
+        Layout::Tagged => {
+            let held = data.groups.entry(group.clone()).or_default();
+            held.miss_pending(step.now, &claim.vanished);
+            held.missed.clone()
+        }
+        Layout::Pulse => Vec::new(),
+    };
     extend(step, space, group, lease);
-    Ok(Told::Claimed { next: claim.next, entries: claim.entries, vanished: claim.vanished })
+    Ok(Told::Claimed {
+        missed,
+        next: claim.next,
+        entries: claim.entries,
+        vanished: claim.vanished,
+        counts: claim.counts,
+    })
 }
 
 /// Takes out whoever was silent for more than twice the grace, and whoever never registered.
@@ -115,7 +133,8 @@ pub(super) fn sweep(
     };
     let all: BTreeSet<ConsumerName> =
         log.consumers.iter().chain(members.iter().map(|member| &member.consumer)).cloned().collect();
-    let removed: Vec<ConsumerName> = all.into_iter().filter(stale).collect();
+    let shelf = ConsumerName::shelf();
+    let removed: Vec<ConsumerName> = all.into_iter().filter(|c| *c != shelf && stale(c)).collect();
     for consumer in &removed {
         if let Some(log) = data.log.as_mut().and_then(|log| log.groups.get_mut(name)) {
             log.delete_settled(consumer);

@@ -31,6 +31,8 @@ pub struct LogGroup {
     pub consumers: BTreeSet<ConsumerName>,
     /// What is not settled.
     pub pending: BTreeMap<EventId, Pending>,
+    /// How many of the entries ever published lay up to `delivered`; `None` where nobody counted.
+    pub seen: Option<u64>,
 }
 
 /// One entry that is not settled.
@@ -50,6 +52,7 @@ pub(super) struct Claim {
     pub(super) next: EventId,
     pub(super) entries: Vec<Entry>,
     pub(super) vanished: Vec<EventId>,
+    pub(super) counts: Vec<u64>,
 }
 
 impl Log {
@@ -128,7 +131,8 @@ impl Log {
         group.consumers.insert(consumer.clone());
         let looked: Vec<EventId> = group.pending.range(from..).map(|(id, _)| *id).collect();
         let (mut tries, mut room) = (u64::from(events_max) * 10, events_max);
-        let mut claim = Claim { next: EventId::ZERO, entries: Vec::new(), vanished: Vec::new() };
+        let mut claim =
+            Claim { next: EventId::ZERO, entries: Vec::new(), vanished: Vec::new(), counts: Vec::new() };
         for id in looked {
             if tries == 0 || room == 0 {
                 claim.next = id;
@@ -146,6 +150,7 @@ impl Log {
                 continue;
             }
             *pending = Pending { consumer: consumer.clone(), since_ms: now.ms(), count: pending.count + 1 };
+            claim.counts.push(pending.count);
             claim.entries.push(Entry { id, stored: stored.clone() });
             room -= 1;
         }

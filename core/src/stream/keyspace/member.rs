@@ -2,6 +2,7 @@
 
 use super::Step;
 use super::books::MapBook;
+use super::later;
 use super::space::{Data, Member, Space};
 use crate::stream::error::{CallerError, ServerFault, StreamError};
 use crate::stream::layout::Layout;
@@ -77,10 +78,20 @@ pub(super) fn forget(step: &Step<'_>, data: &mut Data, name: &GroupName, consume
     }
 }
 
-pub(super) fn detach(step: &Step<'_>, space: &mut Space, group: &GroupName, consumer: &ConsumerName) -> Told {
+/// What vanished from the log stays pending, so that a claim tells of it; then the consumer stays too.
+pub(super) fn detach(
+    step: &Step<'_>,
+    space: &mut Space,
+    group: &GroupName,
+    consumer: &ConsumerName,
+    release: bool,
+) -> Told {
     let Some(data) = space.data.get_mut(&step.life().generation) else {
         return Told::Detached { deleted: true };
     };
+    if release {
+        later::release(data, group, consumer);
+    }
     let log = data.log.as_mut().and_then(|log| log.groups.get_mut(group));
     let deleted = log.is_none_or(|log| log.delete_settled(consumer));
     forget(step, data, group, consumer);

@@ -2,13 +2,17 @@
 
 mod bind;
 pub mod books;
+mod count;
+mod dead;
 mod destroy;
 mod expiry;
 mod group;
+mod later;
 mod lease;
 pub mod log;
 pub mod loss;
 mod member;
+mod missed;
 mod once;
 mod publish;
 mod read;
@@ -18,7 +22,7 @@ mod tests;
 
 use self::bind::Plan;
 use self::space::{Data, Life, Space};
-use super::error::StreamError;
+use super::error::{CallerError, StreamError};
 use super::layout::Layout;
 use super::name::StreamName;
 use super::op::{StreamOp, Verb};
@@ -76,6 +80,16 @@ impl Keyspace {
         Self { layout, spaces: BTreeMap::new() }
     }
 
+    /// A server as it was left.
+    pub(in crate::stream) const fn restore(layout: Layout, spaces: BTreeMap<StreamName, Space>) -> Self {
+        Self { layout, spaces }
+    }
+
+    /// What is held for one name, as of the last step.
+    pub(in crate::stream) fn held(&self, name: &StreamName) -> Option<&Space> {
+        self.spaces.get(name)
+    }
+
     /// Whose rules hold.
     #[must_use]
     pub const fn layout(&self) -> Layout {
@@ -100,6 +114,9 @@ impl Keyspace {
     /// # Errors
     /// What the operation is refused with; see [`StreamError`].
     pub fn apply(&mut self, now: ServerTime, op: &StreamOp) -> Result<StreamReply, StreamError> {
+        if self.layout == Layout::Pulse && op.verb.is_tagged_only() {
+            return Err(CallerError::TaggedOnly.into());
+        }
         let mut space = self.spaces.remove(&op.stream).unwrap_or_default();
         space.purge(now);
         let result = bind::plan(self.layout, space.life.as_ref(), now, op).and_then(|plan| {
@@ -143,7 +160,16 @@ fn dispatch(step: &Step<'_>, space: &mut Space, op: &StreamOp) -> Result<Told, S
         Verb::GroupAck { group, ids } => Ok(group::ack(step, space, group, ids)),
         Verb::GroupRegister { group, consumer } => member::register(step, space, group, consumer),
         Verb::GroupKeepAlive { group, consumer } => member::keep_alive(step, space, group, consumer),
-        Verb::GroupDetach { group, consumer } => Ok(member::detach(step, space, group, consumer)),
+        Verb::GroupDetach { group, consumer, release } => {
+            Ok(member::detach(step, space, group, consumer, *release))
+        }
+        Verb::GroupNack { group, consumer, ids, delay_ms } => {
+            later::nack(step, space, group, consumer, ids, *delay_ms)
+        }
+        Verb::GroupBury { group, consumer, ids } => dead::bury(step, space, group, consumer, ids),
+        Verb::GroupTold { group, through } => Ok(missed::told(step, space, group, *through)),
+        Verb::DeadRead { after, events_max } => Ok(dead::read(step, space, *after, *events_max)),
+        Verb::DeadRemove { ids } => Ok(dead::remove(step, space, ids)),
         Verb::LeaseAcquire { group, owner, lease_ms } => {
             Ok(lease::acquire(step, space, group, owner, *lease_ms))
         }

@@ -17,13 +17,18 @@ fn log<'a>(step: &Step<'_>, space: &'a Space) -> Option<&'a Log> {
 
 pub(super) fn attend(step: &Step<'_>, space: &mut Space) -> Told {
     step.plan.commit(step.layout, space);
-    Told::Attended { last: log(step, space).map_or(EventId::ZERO, |log| log.last) }
+    let log = log(step, space);
+    Told::Attended { last: log.map_or(EventId::ZERO, |log| log.last), added: log.map_or(0, |log| log.added) }
 }
 
 pub(super) fn read(step: &Step<'_>, space: &mut Space, after: EventId, events_max: u32) -> Told {
     step.plan.commit(step.layout, space);
-    let entries = log(step, space).map(|log| log.after(after, events_max.min(READ_EVENTS_MAX)));
-    Told::Entries(entries.unwrap_or_default())
+    let Some(log) = log(step, space) else {
+        return Told::Read { entries: Vec::new(), added: 0, kept: 0, anchored: false };
+    };
+    let entries = log.after(after, events_max.min(READ_EVENTS_MAX));
+    let anchored = !entries.is_empty() && log.entries.range(..=after).next().is_some();
+    Told::Read { entries, added: log.added, kept: log.entries.len() as u64, anchored }
 }
 
 pub(super) fn snapshot(step: &Step<'_>, space: &Space) -> Result<Told, StreamError> {

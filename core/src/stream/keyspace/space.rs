@@ -6,6 +6,7 @@ use crate::stream::contract::GroupContract;
 use crate::stream::event::EventId;
 use crate::stream::name::{ConsumerName, GroupName};
 use crate::stream::op::Nonce;
+use crate::stream::reply::{DeadLetter, Missed};
 use crate::stream::retention::Contract;
 use crate::stream::time::ServerTime;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,8 @@ pub struct Data {
     pub once: Once,
     /// What is known of the groups outside the log.
     pub groups: BTreeMap<GroupName, Group>,
+    /// Events that were given up.
+    pub dead: Dead,
     /// What only the Pulse layout writes down.
     pub books: Books,
 }
@@ -79,6 +82,15 @@ pub enum Identity {
     Exact(Vec<u8>),
 }
 
+/// The dead letters of a generation.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Dead {
+    /// By position.
+    pub letters: BTreeMap<EventId, DeadLetter>,
+    /// The last position given out.
+    pub last: EventId,
+}
+
 /// A group's books beside the log: they outlive it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Group {
@@ -90,6 +102,14 @@ pub struct Group {
     pub lease: Option<LeaseState>,
     /// The members, in the order they came.
     pub members: Vec<Member>,
+    /// What is put off, and until when, in milliseconds of the server's clock.
+    pub later: BTreeMap<EventId, u64>,
+    /// Holes that nobody said was told.
+    pub missed: Vec<Missed>,
+    /// The number of the last hole.
+    pub missed_last: u64,
+    /// Up to where anything was ever given out; not kept in the Pulse layout. It outlives the log.
+    pub reached: EventId,
 }
 
 /// One member of a group.
@@ -140,10 +160,12 @@ impl Space {
 }
 
 impl Data {
-    /// The log, made if absent: its first position lies after all that any group has settled, so that a
-    /// clock set back cannot hide events from a group.
+    /// The log, made if absent: its first position lies after all that any group has settled or was given,
+    /// so that a clock set back can neither hide events from a group, nor give them positions by which
+    /// others are still being acknowledged.
     pub(super) fn log(&mut self) -> &mut Log {
-        let floor = self.groups.values().filter_map(|group| group.cursor).max().unwrap_or_default();
+        let reached = |group: &Group| group.reached.max(group.cursor.unwrap_or_default());
+        let floor = self.groups.values().map(reached).max().unwrap_or_default();
         self.log.get_or_insert_with(|| Log { last: floor, ..Log::default() })
     }
 }

@@ -95,7 +95,9 @@ fn read() -> Verb {
 
 fn ids(told: Result_) -> Vec<EventId> {
     match told {
-        Ok(Told::Entries(entries)) => entries.iter().map(|entry| entry.id).collect(),
+        Ok(Told::Entries(entries) | Told::Read { entries, .. } | Told::Taken { entries, .. }) => {
+            entries.iter().map(|entry| entry.id).collect()
+        }
         other => panic!("{other:?}"),
     }
 }

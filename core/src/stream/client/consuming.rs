@@ -1,0 +1,252 @@
+//! The loop of one consumer of a group: join, read, wait, and again; and its chores beside it.
+
+use super::command::LogPosition;
+use super::event::{Delivery, Gap, Item};
+use super::reading::Want;
+use super::tending::{Rules, Tended, Tending};
+use crate::stream::error::{CallerError, Setting, StreamError};
+use crate::stream::event::{EventId, Ids};
+use crate::stream::group::{Consumer, Taken};
+use crate::stream::handle::Handle;
+use crate::stream::layout::Layout;
+use crate::stream::limits::{DELIVERIES_MAX_DEFAULT, LEASE_MS_DEFAULT};
+use crate::stream::name::{ConsumerName, GroupName, StreamName};
+use crate::stream::op::{Nonce, StreamOp, Verb};
+use crate::stream::reply::{Dropped, GapReason, StreamReply};
+use crate::stream::settings::Taking;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Who consumes, and how.
+#[derive(Clone, Debug)]
+pub struct Consume {
+    /// The group.
+    pub group: GroupName,
+    /// The consumer: fresh for every start, or a worker takes over what its predecessor has not settled
+    /// without any claim.
+    pub name: ConsumerName,
+    /// What is taken, and the contract of the group with it.
+    pub taking: Taking,
+    /// How long the lease of the group's recovery lasts without renewal. It is renewed twice in that time.
+    pub lease_ms: u64,
+    /// How often an event is handed out before it becomes a dead letter; `None` for ever. The Pulse
+    /// layout has no dead letters: there it is for ever.
+    pub deliveries_max: Option<u64>,
+}
+
+impl Consume {
+    /// A consumer with the default lease and limit.
+    #[must_use]
+    pub const fn new(group: GroupName, name: ConsumerName, taking: Taking) -> Self {
+        Self { group, name, taking, lease_ms: LEASE_MS_DEFAULT, deliveries_max: Some(DELIVERIES_MAX_DEFAULT) }
+    }
+
+    /// Checks what is not checked by its type.
+    ///
+    /// # Errors
+    /// `InvalidOption` for a lease below two milliseconds, or a limit of no delivery at all.
+    pub fn checked(self) -> Result<Self, CallerError> {
+        let invalid = |setting| Err(CallerError::InvalidOption { setting });
+        match (self.lease_ms, self.deliveries_max) {
+            (0 | 1, _) => invalid(Setting::Lease),
+            (_, Some(0)) => invalid(Setting::Deliveries),
+            (_, _) => Ok(self),
+        }
+    }
+}
+
+/// A part: a consumer, where its loop is, and its chores.
+#[derive(Debug)]
+pub(super) struct Consuming {
+    consumer: Consumer,
+    pub(super) tending: Tending,
+    layout: Layout,
+    joining: VecDeque<Handle>,
+    wait_ms: u64,
+    ready: bool,
+    wanted: bool,
+    passing: bool,
+    brought: bool,
+    leaving: bool,
+    /// What is handed out once it is settled, where that comes first.
+    unsettled: Vec<Item>,
+}
+
+impl Consuming {
+    pub(super) fn new(streams: Vec<Handle>, consume: Consume, layout: Layout) -> Self {
+        let Consume { group, name, taking, lease_ms, deliveries_max } = consume;
+        let rules = Rules {
+            filter: taking.filter.clone(),
+            no_ack: taking.no_ack,
+            grace_ms: taking.grace_ms,
+            lease_ms,
+            events_max: taking.events_max,
+            deliveries_max,
+        };
+        Self {
+            wait_ms: taking.block_ms,
+            consumer: Consumer::new(group, name, taking, lease_ms),
+            tending: Tending::new(rules),
+            layout,
+            joining: streams.into(),
+            ready: false,
+            wanted: false,
+            passing: false,
+            brought: true,
+            leaving: false,
+            unsettled: Vec::new(),
+        }
+    }
+
+    pub(super) const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// The host has room for more.
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
+        self.tending.give_room();
+    }
+
+    /// What the loop wants next. Called only while nothing of it is outstanding.
+    pub(super) fn next(&mut self, nonce: Nonce) -> Result<Want, CallerError> {
+        if let Some(op) = self.consumer.op(nonce) {
+            return Ok(Want::Ask(op));
+        }
+        if let Some(handle) = self.joining.pop_front() {
+            self.consumer.join(&handle, None)?;
+            return self.next(nonce);
+        }
+        if !self.ready {
+            self.ready = true;
+            return Ok(Want::Ready);
+        }
+        if self.passing {
+            self.passing = false;
+            if !self.brought {
+                return Ok(Want::Wait { logs: self.positions(), wait_ms: self.wait_ms });
+            }
+        }
+        if !self.wanted {
+            return Ok(Want::Rest);
+        }
+        (self.passing, self.brought) = (true, false);
+        self.consumer.pass()?;
+        self.next(nonce)
+    }
+
+    fn positions(&self) -> Vec<LogPosition> {
+        let position = |(stream, generation, after)| LogPosition { stream, generation, after };
+        self.consumer.positions().into_iter().map(position).collect()
+    }
+
+    /// What is left to do before it ends; `None` when nothing is. What was read and not settled is given
+    /// back, so that nothing stays claimed.
+    pub(super) fn leave(&mut self, nonce: Nonce) -> Option<Want> {
+        if !self.leaving {
+            self.leaving = true;
+            self.unsettled.clear();
+            match self.layout {
+                Layout::Tagged => self.consumer.release(),
+                Layout::Pulse => self.consumer.close(),
+            }
+        }
+        self.consumer.op(nonce).map(Want::Ask)
+    }
+
+    /// Takes the answer to a step of the loop, and tells what is to be handed out.
+    pub(super) fn answered(
+        &mut self,
+        op: &StreamOp,
+        result: Result<StreamReply, StreamError>,
+    ) -> Result<Vec<Item>, StreamError> {
+        let settles = matches!(op.verb, Verb::GroupAck { .. });
+        let taken = self.consumer.answered(op, result)?;
+        if settles {
+            return Ok(core::mem::take(&mut self.unsettled));
+        }
+        let items: Vec<Item> = match taken {
+            Taken::More => Vec::new(),
+            Taken::Entries(stream, entries, missed) => {
+                let gaps = self.tending.missed(&stream, missed);
+                let events = entries.into_iter().filter_map(|entry| Delivery::of(&stream, entry, 1, None));
+                let events: Vec<Item> = events.map(Item::Event).collect();
+                if self.tending.rules().no_ack {
+                    self.brought |= !events.is_empty();
+                    self.unsettled.extend(events);
+                    gaps
+                } else {
+                    gaps.into_iter().chain(events).collect()
+                }
+            }
+            Taken::Repaired { stream, log_was_absent } => {
+                let dropped = Dropped { after: EventId::ZERO, before: None, events: None };
+                let gap = Gap::of(&stream, GapReason::LogLost, dropped);
+                // The Tagged layout keeps it, and tells it with the next read.
+                let told = log_was_absent && self.layout == Layout::Pulse;
+                told.then_some(Item::Gap(gap)).into_iter().collect()
+            }
+        };
+        if !items.is_empty() {
+            self.brought = true;
+        }
+        if self.brought {
+            self.wanted = false;
+        }
+        Ok(items)
+    }
+
+    /// The next chore.
+    pub(super) fn chore(&mut self, nonce: Nonce) -> Option<StreamOp> {
+        self.tending.op(&self.consumer, nonce)
+    }
+
+    pub(super) fn keep_alive(&mut self) {
+        self.tending.keep_alive(&self.consumer);
+    }
+
+    pub(super) fn look_after(&mut self) {
+        self.tending.look_after(&self.consumer);
+    }
+
+    /// Takes the answer to a chore.
+    pub(super) fn tended(
+        &mut self,
+        op: &StreamOp,
+        result: Result<StreamReply, StreamError>,
+    ) -> Result<Tended, StreamError> {
+        self.consumer.note_cursor(op, &result);
+        self.tending.answered(self.layout, result)
+    }
+
+    /// Takes note of what a call of its own settled.
+    pub(super) fn note_settled(&mut self, op: &StreamOp, result: &Result<StreamReply, StreamError>) {
+        self.consumer.note_cursor(op, result);
+    }
+
+    /// What asks to settle, give back or bury events of a stream.
+    pub(super) fn give(&self, stream: &StreamName, give: Give, ids: Ids, nonce: Nonce) -> Option<StreamOp> {
+        let handle = self.consumer.handle(stream)?;
+        let (group, consumer) = (self.consumer.group().clone(), self.consumer.name().clone());
+        let verb = match give {
+            Give::Ack => Verb::GroupAck { group, ids },
+            Give::Nack { delay_ms } => Verb::GroupNack { group, consumer, ids, delay_ms },
+            Give::Bury => Verb::GroupBury { group, consumer, ids },
+        };
+        Some(handle.op(verb, nonce))
+    }
+}
+
+/// What a consumer does with events that it was handed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Give {
+    /// They are processed: settle them.
+    Ack,
+    /// They are to be handed out again, to anybody, after a time.
+    Nack {
+        /// The time; at most thirty days.
+        delay_ms: u64,
+    },
+    /// They never will be processed: make them dead letters.
+    Bury,
+}

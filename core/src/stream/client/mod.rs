@@ -1,0 +1,458 @@
+//! The root of protocol B on the side of who uses streams.
+
+mod command;
+mod consuming;
+mod event;
+mod party;
+mod reading;
+mod repeat;
+mod tend;
+mod tending;
+#[cfg(test)]
+mod tests;
+
+pub use self::command::{
+    CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, LogPosition, Origin, PartyId,
+    Waited, op,
+};
+pub use self::consuming::{Consume, Give};
+pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
+pub use super::reply::GapReason;
+
+use self::consuming::Consuming;
+use self::party::{Held, Party, Seat};
+use self::reading::{Reading, Want};
+use super::error::CallerError;
+use super::handle::Handle;
+use super::layout::Layout;
+use super::name::StreamName;
+use super::op::{Nonce, StreamOp, Verb};
+use super::reply::{Outcome, Uncertain};
+use super::retention::Wanted;
+use super::settings::Taking;
+use crate::id::Run;
+use crate::machine::{Deadlines, FrameInfo, Machine, Out, Pending};
+use crate::seed::Seed;
+use crate::ticket::Tickets;
+use crate::time::Now;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// A root: handles, readers and consumers of one server.
+///
+/// A caller may poll at any time, may call [`Machine::handle_timeout`] too early or too late, may answer
+/// commands in any order, and may name calls, handles and parties that are gone: that changes nothing.
+/// A command that is never answered holds up only whom it is for.
+///
+/// ```
+/// use strandline_core::machine::Machine as _;
+/// use strandline_core::stream::client::{ClientEvent, Command, Execution, StreamClient};
+/// use strandline_core::stream::op::Condition;
+/// use strandline_core::stream::reply::{Outcome, Told};
+/// use strandline_core::stream::{Event, Keyspace, Layout, ServerTime, StreamName, Verb, Wanted};
+/// use strandline_core::{id::Run, seed::Seed, time::Now};
+///
+/// let (now, mut server) = (Now::default(), Keyspace::new(Layout::Tagged));
+/// let mut client = StreamClient::new(Layout::Tagged, Run(1), Seed::new([7; 32]), now);
+/// let orders = client.handle_stream(now, StreamName::new("orders").unwrap(), Wanted::default()).unwrap();
+/// let event = Event::new("created", "one").unwrap();
+/// let call = client.handle_call(now, orders, Verb::Add { event, condition: Condition::Always });
+/// let Some(Command::Execute { ticket, op, .. }) = client.poll_command() else { panic!("a command") };
+/// let at = ServerTime::from_ms(5);
+/// let outcome = Outcome::Answered { at: Some(at), result: server.apply(at, &op) };
+/// client.handle_completion(now, ticket.complete(Ok(Execution::Ended(outcome))));
+/// let Some(ClientEvent::Called { call: of, result: Ok(Told::Added { id: Some(_) }) }) = client.poll_event()
+/// else {
+///     panic!("published")
+/// };
+/// assert_eq!(of, call);
+/// ```
+#[derive(Debug)]
+pub struct StreamClient {
+    out: Out<Purpose, Command, ClientEvent>,
+    deadlines: Deadlines<Timer>,
+    now: Now,
+    layout: Layout,
+    seed: Seed,
+    /// How many numbers were given out: of nonces, calls, handles and parties.
+    next: u64,
+    handles: BTreeMap<HandleId, Handle>,
+    /// Calls that wait to be asked again.
+    repeats: BTreeMap<CallId, Call>,
+    seats: BTreeMap<PartyId, Seat>,
+}
+
+/// What a command was for.
+#[derive(Debug)]
+enum Purpose {
+    Call(CallId, Call),
+    Step(PartyId, StreamOp),
+    Chore(PartyId, StreamOp),
+    Wait(PartyId),
+}
+
+/// A call that is under way.
+#[derive(Debug)]
+struct Call {
+    by: By,
+    op: StreamOp,
+    /// How often it was asked without an answer.
+    unanswered: u32,
+}
+
+/// By whom a call is made: who learns from its answer.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Handle(HandleId),
+    Party(PartyId),
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Timer {
+    Repeat(CallId),
+    Again(PartyId),
+    KeepAlive(PartyId),
+    LookAfter(PartyId),
+    TendAgain(PartyId),
+}
+
+impl StreamClient {
+    /// A client of nothing yet. `run` and `seed` must differ from every start before.
+    #[must_use]
+    pub fn new(layout: Layout, run: Run, seed: Seed, now: Now) -> Self {
+        Self {
+            out: Out::new(Tickets::new(run)),
+            deadlines: Deadlines::default(),
+            now,
+            layout,
+            seed,
+            next: 0,
+            handles: BTreeMap::new(),
+            repeats: BTreeMap::new(),
+            seats: BTreeMap::new(),
+        }
+    }
+
+    /// The layout of the server.
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// A handle; nothing is asked of the server.
+    ///
+    /// # Errors
+    /// `InvalidOption` for a name that cannot live in the layout.
+    pub fn handle_stream(
+        &mut self,
+        now: Now,
+        stream: StreamName,
+        wanted: Wanted,
+    ) -> Result<HandleId, CallerError> {
+        let handle = Handle::new(stream, wanted, self.layout)?;
+        Ok(self.keep(now, handle))
+    }
+
+    /// Another handle, bound to what this one is bound to.
+    pub fn handle_clone(&mut self, now: Now, of: HandleId) -> Option<HandleId> {
+        let handle = self.handles.get(&of)?.clone();
+        Some(self.keep(now, handle))
+    }
+
+    fn keep(&mut self, now: Now, handle: Handle) -> HandleId {
+        self.now = self.now.latest(now);
+        let id = HandleId(self.number());
+        self.handles.insert(id, handle);
+        id
+    }
+
+    /// Forgets a handle. Calls that are under way end as they would.
+    pub fn handle_forget(&mut self, now: Now, handle: HandleId) {
+        self.now = self.now.latest(now);
+        self.handles.remove(&handle);
+    }
+
+    /// A handle as it is.
+    #[must_use]
+    pub fn handle(&self, handle: HandleId) -> Option<&Handle> {
+        self.handles.get(&handle)
+    }
+
+    /// Asks by a handle. It ends with [`ClientEvent::Called`]; what may be asked again after an unknown
+    /// outcome is, a few times.
+    pub fn handle_call(&mut self, now: Now, handle: HandleId, verb: Verb) -> CallId {
+        self.now = self.now.latest(now);
+        let call = CallId(self.number());
+        let nonce = self.nonce();
+        match self.handles.get(&handle) {
+            Some(asks) => {
+                let op = asks.op(verb, nonce);
+                self.ask(call, Call { by: By::Handle(handle), op, unanswered: 0 });
+            }
+            None => self.out.event(ClientEvent::Called { call, result: Err(Failure::Closed) }),
+        }
+        call
+    }
+
+    /// A reader of these streams. It attaches to each as it is, and never makes one; it hands out only
+    /// what is wanted by [`StreamClient::handle_want`].
+    pub fn handle_reader(&mut self, now: Now, streams: &[HandleId], taking: Taking) -> PartyId {
+        self.now = self.now.latest(now);
+        let handles = self.clones(streams);
+        self.seat(Party::Reader(Reading::new(handles, taking)))
+    }
+
+    /// A consumer of a group on these streams, each made if need be; the group too. It hands out only
+    /// what is wanted by [`StreamClient::handle_want`], and keeps alive and tends its group all the time.
+    ///
+    /// # Errors
+    /// See [`Consume::checked`].
+    pub fn handle_consumer(
+        &mut self,
+        now: Now,
+        streams: &[HandleId],
+        consume: Consume,
+    ) -> Result<PartyId, CallerError> {
+        self.now = self.now.latest(now);
+        let handles = self.clones(streams);
+        let consuming = Consuming::new(handles, consume.checked()?, self.layout);
+        Ok(self.seat(Party::Consumer(Box::new(consuming))))
+    }
+
+    fn clones(&self, streams: &[HandleId]) -> Vec<Handle> {
+        streams.iter().filter_map(|id| self.handles.get(id)).cloned().collect()
+    }
+
+    fn seat(&mut self, party: Party) -> PartyId {
+        let id = PartyId(self.number());
+        self.seats.insert(id, Seat::new(party));
+        self.advance(id);
+        id
+    }
+
+    /// The host has room for what the next read brings.
+    pub fn handle_want(&mut self, now: Now, party: PartyId) {
+        self.now = self.now.latest(now);
+        if let Some(seat) = self.seats.get_mut(&party) {
+            seat.party.want();
+            self.advance(party);
+        }
+    }
+
+    /// Ends a reader or consumer; [`ClientEvent::Ended`] follows.
+    pub fn handle_close(&mut self, now: Now, party: PartyId) {
+        self.now = self.now.latest(now);
+        if let Some(seat) = self.seats.get_mut(&party) {
+            seat.closing = true;
+            self.advance(party);
+        }
+    }
+
+    const fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn nonce(&mut self) -> Nonce {
+        let number = self.number();
+        Nonce(self.seed.bytes("nonce", number))
+    }
+
+    fn ask(&mut self, call: CallId, of: Call) {
+        let op = of.op.clone();
+        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Call(call) };
+        self.out.command(Purpose::Call(call, of), make);
+    }
+
+    /// Lets a reader or consumer go on, unless something of it is outstanding.
+    fn advance(&mut self, id: PartyId) {
+        loop {
+            let nonce = self.nonce();
+            let Some(seat) = self.seats.get_mut(&id).filter(|seat| seat.is_free()) else { return };
+            let want = if seat.closing {
+                let Some(want) = seat.party.leave(nonce) else { return self.end(id, End::Closed) };
+                Ok(want)
+            } else {
+                seat.party.next(nonce)
+            };
+            match want {
+                Ok(Want::Ask(op)) => {
+                    seat.held = Held::Step;
+                    let asked = op.clone();
+                    let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id) };
+                    return self.out.command(Purpose::Step(id, asked), make);
+                }
+                Ok(Want::Wait { logs, wait_ms }) => {
+                    seat.held = Held::Wait;
+                    let make = |ticket| Command::Wait { ticket, party: id, logs, wait_ms };
+                    return self.out.command(Purpose::Wait(id), make);
+                }
+                Ok(Want::Ready) => {
+                    self.out.event(ClientEvent::Ready { party: id });
+                    self.begin_tending(id);
+                }
+                Ok(Want::Rest) => return,
+                Err(error) => return self.end(id, End::Failed(error.into())),
+            }
+        }
+    }
+
+    fn end(&mut self, id: PartyId, end: End) {
+        if self.seats.remove(&id).is_some() {
+            for timer in [Timer::Again, Timer::KeepAlive, Timer::LookAfter, Timer::TendAgain] {
+                self.deadlines.disarm(timer(id));
+            }
+            self.out.event(ClientEvent::Ended { party: id, end });
+        }
+    }
+
+    /// A call ended, or is to be asked again.
+    fn called(&mut self, call: CallId, mut of: Call, execution: Execution) {
+        let result = match execution {
+            Execution::Ended(Outcome::Answered { result, .. }) => {
+                match of.by {
+                    By::Handle(id) => {
+                        if let Some(handle) = self.handles.get_mut(&id) {
+                            handle.answered(&of.op.verb, &result);
+                        }
+                    }
+                    By::Party(id) => {
+                        if let Some(consuming) = self.seats.get_mut(&id).and_then(Seat::consumer) {
+                            consuming.note_settled(&of.op, &result);
+                        }
+                    }
+                }
+                result.map(|reply| reply.told).map_err(Failure::Refused)
+            }
+            Execution::Ended(Outcome::Uncertain(_)) if repeat::call(&of.op, of.unanswered) => {
+                of.unanswered += 1;
+                let wait_ms = repeat::wait_ms(&self.seed, call.0, of.unanswered);
+                self.deadlines.arm(Timer::Repeat(call), self.now.mono.after_ms(wait_ms));
+                self.repeats.insert(call, of);
+                return;
+            }
+            Execution::Ended(Outcome::Uncertain(uncertain)) => Err(Failure::Uncertain(Box::new(uncertain))),
+            Execution::GivenUp => Err(Failure::Uncertain(Box::new(Uncertain::new(of.op)))),
+        };
+        self.out.event(ClientEvent::Called { call, result });
+    }
+
+    /// A step of a loop ended.
+    fn stepped(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
+        let Some(seat) = self.seats.get_mut(&id) else { return };
+        seat.held = Held::No;
+        let result = match execution {
+            Execution::Ended(Outcome::Answered { result, .. }) => result,
+            Execution::Ended(Outcome::Uncertain(_)) | Execution::GivenUp => {
+                // The part has not moved: it asks the same again.
+                seat.unleft += u32::from(seat.closing);
+                let uncertain = Failure::Uncertain(Box::new(Uncertain::new(op.clone())));
+                if seat.unleft > repeat::CALL_REPEATS_MAX {
+                    return self.end(id, End::Failed(uncertain));
+                }
+                return self.trouble(id, uncertain);
+            }
+        };
+        match seat.party.answered(op, result) {
+            Ok(items) => {
+                seat.failures = 0;
+                if !items.is_empty() {
+                    self.out.event(ClientEvent::Items { party: id, items });
+                }
+                self.advance(id);
+            }
+            // What cannot be left is told to who leaves; it stays to be claimed after its grace.
+            Err(error) if seat.closing => self.end(id, End::Failed(Failure::Refused(error))),
+            Err(error) if seat.party.outlives(&error) => self.trouble(id, Failure::Refused(error)),
+            Err(error) => self.end(id, End::Failed(Failure::Refused(error))),
+        }
+    }
+
+    /// Something failed that is tried again, after a while that grows.
+    fn trouble(&mut self, id: PartyId, failure: Failure) {
+        let Some(seat) = self.seats.get_mut(&id) else { return };
+        pause(seat, id, &self.seed, &mut self.deadlines, self.now);
+        self.out.event(ClientEvent::Trouble { party: id, failure });
+    }
+
+    fn waited(&mut self, id: PartyId, waited: Waited) {
+        let Some(seat) = self.seats.get_mut(&id) else { return };
+        seat.held = Held::No;
+        match waited {
+            Waited::Rung | Waited::TimeOut => self.advance(id),
+            Waited::Broken => pause(seat, id, &self.seed, &mut self.deadlines, self.now),
+        }
+    }
+}
+
+/// Holds a loop up after a failure: longer, the more there were in a row.
+fn pause(seat: &mut Seat, id: PartyId, seed: &Seed, deadlines: &mut Deadlines<Timer>, now: Now) {
+    seat.held = Held::Pause;
+    seat.failures += 1;
+    deadlines.arm(Timer::Again(id), now.mono.after_ms(repeat::wait_ms(seed, id.0, seat.failures)));
+}
+
+impl Machine for StreamClient {
+    type Command = Command;
+    type Event = ClientEvent;
+    type Completion = ClientCompletion;
+    type Channel = core::convert::Infallible;
+
+    fn handle_completion(&mut self, now: Now, completion: ClientCompletion) {
+        self.now = self.now.latest(now);
+        let Some((purpose, outcome)) = self.out.tickets().settle(completion) else { return };
+        match (purpose, outcome) {
+            (Purpose::Call(call, of), CommandOutcome::Execute(execution)) => self.called(call, of, execution),
+            (Purpose::Step(party, op), CommandOutcome::Execute(execution)) => {
+                self.stepped(party, &op, execution);
+            }
+            (Purpose::Chore(party, op), CommandOutcome::Execute(execution)) => {
+                self.tended(party, &op, execution);
+            }
+            (Purpose::Wait(party), CommandOutcome::Wait(waited)) => self.waited(party, waited),
+            (Purpose::Call(..) | Purpose::Step(..) | Purpose::Chore(..), CommandOutcome::Wait(_))
+            | (Purpose::Wait(_), CommandOutcome::Execute(_)) => {
+                unreachable!("a ticket answers its own kind of command")
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.now = self.now.latest(now);
+        while let Some(timer) = self.deadlines.expire(self.now.mono) {
+            match timer {
+                Timer::Repeat(call) => {
+                    if let Some(of) = self.repeats.remove(&call) {
+                        self.ask(call, of);
+                    }
+                }
+                Timer::Again(party) => {
+                    if let Some(seat) = self.seats.get_mut(&party) {
+                        seat.held = Held::No;
+                        self.advance(party);
+                    }
+                }
+                Timer::KeepAlive(party) => self.keep_alive(party),
+                Timer::LookAfter(party) => self.look_after(party),
+                Timer::TendAgain(party) => self.tend_again(party),
+            }
+        }
+    }
+
+    fn poll_command(&mut self) -> Option<Command> {
+        self.out.poll_command()
+    }
+
+    fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.out.poll_event()
+    }
+
+    fn poll_channel(&mut self, channel: Self::Channel, _buf: &mut Vec<u8>) -> Option<FrameInfo> {
+        match channel {}
+    }
+
+    fn pending(&self) -> Pending {
+        Pending { deadline: self.deadlines.next(), ..self.out.pending() }
+    }
+}
