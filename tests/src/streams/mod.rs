@@ -5,6 +5,7 @@ pub mod answers;
 pub mod backend;
 pub mod clock;
 pub mod file;
+pub mod groups;
 pub mod keys;
 pub mod model;
 mod options;
