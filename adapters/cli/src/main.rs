@@ -16,6 +16,7 @@ mod output;
 mod peers;
 mod report;
 mod text;
+mod topics;
 mod tree;
 mod watch;
 

@@ -151,6 +151,8 @@ fn moved(from: &ConnectionInfo, error: &RedisError) -> Option<ConnectionInfo> {
             insecure: *insecure,
             tls_params: tls_params.clone(),
         },
+        // Clusters are reached by addresses only.
+        ConnectionAddr::Unix(_) => return None,
         _ => return None,
     };
     Some(from.clone().set_addr(addr))
@@ -181,6 +183,12 @@ const fn meaning(kind: &PushKind) -> Pushed {
         PushKind::Message | PushKind::SMessage => Pushed::Message,
         PushKind::SUnsubscribe => Pushed::Taken,
         PushKind::Disconnection => Pushed::Ended,
+        PushKind::Other(_)
+        | PushKind::Invalidate
+        | PushKind::PMessage
+        | PushKind::Unsubscribe
+        | PushKind::PUnsubscribe
+        | PushKind::PSubscribe => Pushed::Nothing,
         _ => Pushed::Nothing,
     }
 }

@@ -4,7 +4,7 @@ use redis::Value;
 use strandline_core::id::unhex;
 use strandline_core::stream::event::{Entry, Stored};
 use strandline_core::stream::op::{Bound, Nonce};
-use strandline_core::stream::reply::{DeadLetter, Dropped, Told, replay_result};
+use strandline_core::stream::reply::{DeadLetter, Dropped, GapReason, Missed, Told, replay_result};
 use strandline_core::stream::word::refusal;
 use strandline_core::stream::{
     ConsumerName, Contract, EventId, GroupName, Layout, ServerFault, ServerTime, StreamError, StreamOp,
@@ -89,16 +89,20 @@ fn dead_letter(value: &Value) -> Read<DeadLetter> {
     })
 }
 
-fn dropped(value: &Value) -> Read<Option<Dropped>> {
-    let [after, before, events] = list(value)? else {
-        return if list(value)?.is_empty() { Ok(None) } else { Err(strange("what was dropped", value)) };
-    };
+fn missed(value: &Value) -> Read<Vec<Missed>> {
+    list(value)?.iter().map(hole).collect()
+}
+
+fn hole(value: &Value) -> Read<Missed> {
+    let [count, reason, after, before, events] = list(value)? else { return Err(strange("a hole", value)) };
     let given = |value: &Value| text(value).map(|text| !text.is_empty());
-    Ok(Some(Dropped {
+    let dropped = Dropped {
         after: id(after)?,
         before: if given(before)? { Some(id(before)?) } else { None },
         events: if given(events)? { Some(number(events)?) } else { None },
-    }))
+    };
+    let reason = GapReason::parse(&text(reason)?).ok_or_else(|| strange("a reason", reason))?;
+    Ok(Missed { number: number(count)?, reason, dropped })
 }
 
 fn names(value: &Value) -> Read<Vec<ConsumerName>> {
@@ -155,7 +159,7 @@ fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
     let flag = |value: &Value| text(value).map(|text| text == "1");
     Ok(match (verb, rest) {
         (Verb::Open | Verb::GroupRegister { .. } | Verb::GroupKeepAlive { .. }, []) => Told::Done,
-        (Verb::LeaseRenew { .. }, []) => Told::Done,
+        (Verb::LeaseRenew { .. } | Verb::GroupTold { .. }, []) => Told::Done,
         (Verb::Attend, [last, added]) => Told::Attended { last: id(last)?, added: number(added)? },
         (Verb::Add { .. }, [at]) if text(at)?.is_empty() => Told::Added { id: None },
         (Verb::Add { .. }, [at]) => Told::Added { id: Some(id(at)?) },
@@ -170,8 +174,8 @@ fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
             kept: number(kept)?,
             anchored: flag(anchored)?,
         },
-        (Verb::GroupRead { .. }, [list, reached, lost]) => {
-            Told::Taken { entries: entries(list)?, reached: id(reached)?, dropped: dropped(lost)? }
+        (Verb::GroupRead { .. }, [list, reached, holes]) => {
+            Told::Taken { entries: entries(list)?, reached: id(reached)?, missed: missed(holes)? }
         }
         (Verb::Destroy, [now]) => Told::Destroyed { now: flag(now)? },
         (Verb::Replay { .. }, [anchor, list]) => {
@@ -188,7 +192,8 @@ fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
         (Verb::LeaseAcquire { .. }, [acquired, fence]) => {
             Told::Leased { acquired: flag(acquired)?, fence: number(fence)? }
         }
-        (Verb::GroupClaim { .. }, [next, taken, vanished, counts]) => Told::Claimed {
+        (Verb::GroupClaim { .. }, [next, taken, vanished, counts, holes]) => Told::Claimed {
+            missed: missed(holes)?,
             next: id(next)?,
             entries: entries(taken)?,
             vanished: list(vanished)?.iter().map(id).collect::<Read<_>>()?,

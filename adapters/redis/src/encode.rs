@@ -127,6 +127,9 @@ fn verb(verb: &Verb, args: &mut Args) {
             args.text(group.as_str()).text(consumer.as_str()).number(delay_ms);
             args.number(GROUP_LATER_MAX).ids(ids);
         }
+        Verb::GroupTold { group, through } => {
+            args.text(group.as_str()).number(through);
+        }
         Verb::GroupBury { group, consumer, ids } => {
             args.text(group.as_str()).text(consumer.as_str()).number(DEAD_LETTERS_MAX).ids(ids);
         }

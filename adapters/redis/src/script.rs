@@ -40,6 +40,7 @@ scripts! {
     GroupSweep = "group_sweep",
     GroupNack = "group_nack",
     GroupBury = "group_bury",
+    GroupTold = "group_told",
     DeadRead = "dead_read",
     DeadRemove = "dead_remove",
 }
@@ -68,6 +69,7 @@ impl Name {
             Verb::GroupSweep { .. } => Self::GroupSweep,
             Verb::GroupNack { .. } => Self::GroupNack,
             Verb::GroupBury { .. } => Self::GroupBury,
+            Verb::GroupTold { .. } => Self::GroupTold,
             Verb::DeadRead { .. } => Self::DeadRead,
             Verb::DeadRemove { .. } => Self::DeadRemove,
         }

@@ -306,6 +306,32 @@ async fn a_topic_that_was_silent_has_a_position_as_high_as_its_log() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_the_hub_cannot_take_is_told_in_its_place() -> Result {
+    let folder = tempfile::tempdir()?;
+    let node = run(create(&folder.path().join("log"), LOG)?);
+    let limits = HubLimits { event_bytes_max: 300, ..HubLimits::default() };
+    let config = HubConfig { limits, ..HubConfig::minted() };
+    let (handle, bounds) = (node.handle.clone(), HistoryLimits::default());
+    let hub = start(serve(handle, config, HandleOptions::default(), bounds, Run(1), [3; 32]).await?);
+    let (mut stream, _) = opened(&hub, Start::now()).await;
+    let large = node.delete(key("n", &"k".repeat(400))).await?;
+    let at = loop {
+        match next(&mut stream).await {
+            Item::SyncRequired { reason, at } => {
+                assert_eq!(reason, Reason::Missed);
+                break at;
+            }
+            Item::Stale { .. } => {}
+            other => panic!("expected word of the loss, found {other:?}"),
+        }
+    };
+    assert_eq!(at.position, log::position(large));
+    let after = write(&node, "n", 1).await?;
+    assert_eq!(events(&mut stream, 1).await, positions(&after));
+    Ok(node.close().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_closes_ends_the_streams_and_takes_no_publishes() -> Result {
     let folder = tempfile::tempdir()?;
     let node = run(create(&folder.path().join("log"), LOG)?);

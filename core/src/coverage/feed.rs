@@ -2,8 +2,9 @@
 
 use super::api::{Publish, PublishError};
 use super::config::Source;
-use super::hub::{Hub, message};
+use super::hub::Hub;
 use super::position::{Mark, Position};
+use super::publish::message;
 use super::report::LostReason;
 use super::topic_name::TopicName;
 use crate::time::Now;

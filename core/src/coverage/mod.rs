@@ -21,6 +21,7 @@ mod hub;
 #[cfg(feature = "lifecycle")]
 pub mod log;
 mod position;
+mod publish;
 mod report;
 mod shared;
 pub mod sse;

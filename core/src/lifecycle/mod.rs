@@ -35,6 +35,7 @@ mod judging;
 mod lagging;
 mod life;
 mod links;
+mod members_file;
 pub mod membership;
 mod opaque;
 mod outbox;

@@ -6,7 +6,7 @@ use super::event::{Entry, EventId, Ids};
 use super::handle::Handle;
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::op::{Nonce, StreamOp, Verb};
-use super::reply::{Dropped, StreamReply, Told};
+use super::reply::{Missed, StreamReply, Told};
 use super::settings::Taking;
 use alloc::format;
 use alloc::string::String;
@@ -76,8 +76,8 @@ pub enum Taken {
     /// Nothing yet: ask for the next operation.
     More,
     /// Entries of a stream that the filter shows; they are pending for this consumer, unless it
-    /// acknowledges before handing over. Behind what nobody of the group can be given any more.
-    Entries(StreamName, Vec<Entry>, Option<Dropped>),
+    /// acknowledges before handing over. With the holes of the group that nobody was told of.
+    Entries(StreamName, Vec<Entry>, Vec<Missed>),
     /// A missing group was made again at its cursor.
     Repaired {
         /// Of which stream.
@@ -363,7 +363,7 @@ impl Consumer {
             self.phase = Phase::Repairing(0);
             return Ok(Taken::More);
         }
-        let Told::Taken { entries, reached, dropped } = self.end_if_final(result)?.told else {
+        let Told::Taken { entries, reached, missed } = self.end_if_final(result)?.told else {
             return Ok(Taken::More);
         };
         if let Some(attached) = self.attached.get_mut(at) {
@@ -379,7 +379,7 @@ impl Consumer {
         // One read never brings more than one acknowledgement takes.
         self.phase =
             if ids.is_empty() { Phase::Reading(at + 1) } else { Phase::Settling { at, ids: Ids::new(ids)? } };
-        Ok(Taken::Entries(op.stream.clone(), shown, dropped))
+        Ok(Taken::Entries(op.stream.clone(), shown, missed))
     }
 
     fn has_left(

@@ -57,6 +57,9 @@ pub const LEASE_MS_DEFAULT: u64 = 1_000;
 /// Most entries of one group that are put off to a later instant at once.
 pub const GROUP_LATER_MAX: usize = 1024;
 
+/// Most holes of one group that are kept until a consumer was told; more are joined to the last one.
+pub const GROUP_MISSED_MAX: usize = 64;
+
 /// Most dead letters of one generation.
 pub const DEAD_LETTERS_MAX: usize = 10_000;
 

@@ -172,6 +172,13 @@ pub enum Verb {
         /// Which entries.
         ids: Ids,
     },
+    /// Say that somebody was told of a group's holes. Not in the Pulse layout.
+    GroupTold {
+        /// The group.
+        group: GroupName,
+        /// All up to this number.
+        through: u64,
+    },
     /// Dead letters after a position among them. Not in the Pulse layout.
     DeadRead {
         /// After what.
@@ -271,7 +278,7 @@ impl Verb {
             Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } => Creates::No,
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => Creates::No,
             Self::GroupNack { .. } | Self::GroupBury { .. } => Creates::No,
-            Self::DeadRead { .. } | Self::DeadRemove { .. } => Creates::No,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => Creates::No,
         }
     }
 
@@ -290,7 +297,7 @@ impl Verb {
             Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } => false,
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => false,
             Self::GroupNack { .. } | Self::GroupBury { .. } => false,
-            Self::DeadRead { .. } | Self::DeadRemove { .. } => false,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => false,
         }
     }
 
@@ -311,7 +318,7 @@ impl Verb {
                 (true, false, true)
             }
             Self::GroupNack { .. } | Self::GroupBury { .. } => (true, false, true),
-            Self::DeadRead { .. } | Self::DeadRemove { .. } => (true, false, true),
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => (true, false, true),
         };
         Checks { wanted_first, contract, clock }
     }
@@ -340,7 +347,7 @@ impl Verb {
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => Repeat::Safe,
             // What the first time gave back or buried is no longer the consumer's.
             Self::GroupNack { .. } | Self::GroupBury { .. } => Repeat::Safe,
-            Self::DeadRead { .. } | Self::DeadRemove { .. } => Repeat::Safe,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => Repeat::Safe,
         }
     }
 
@@ -349,7 +356,7 @@ impl Verb {
     pub const fn is_tagged_only(&self) -> bool {
         match self {
             Self::GroupNack { .. } | Self::GroupBury { .. } => true,
-            Self::DeadRead { .. } | Self::DeadRemove { .. } => true,
+            Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => true,
             Self::GroupDetach { release, .. } => *release,
             Self::Open | Self::Attend | Self::Add { .. } | Self::AddOnce { .. } | Self::Remove { .. } => {
                 false

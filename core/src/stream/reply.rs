@@ -64,8 +64,9 @@ pub enum Told {
         entries: Vec<Entry>,
         /// Up to here everything was given to somebody of the group.
         reached: EventId,
-        /// What nobody can be given any more. Never told in the Pulse layout.
-        dropped: Option<Dropped>,
+        /// What nobody can be given any more, until it is said that somebody was told. Never told in the
+        /// Pulse layout.
+        missed: Vec<Missed>,
     },
     /// Entries of a replay.
     Replayed {
@@ -115,6 +116,8 @@ pub enum Told {
         vanished: Vec<EventId>,
         /// How often each of the entries was given out, this time included.
         counts: Vec<u64>,
+        /// What nobody can be given any more, as with `Taken`.
+        missed: Vec<Missed>,
     },
     /// Entries were given back.
     Nacked {
@@ -149,6 +152,58 @@ pub struct Dropped {
     pub before: Option<EventId>,
     /// How many; `None` where nobody can tell, not even whether there were any.
     pub events: Option<u64>,
+}
+
+/// Why events are missing.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum GapReason {
+    /// The length bound dropped them, or somebody removed them, before they were handed out.
+    Trimmed,
+    /// They had been given to a consumer that did not settle them, and are no longer kept.
+    TrimmedPending,
+    /// The whole log was lost, or expired.
+    LogLost,
+}
+
+impl GapReason {
+    /// The word for it, as the server keeps it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Trimmed => "trimmed",
+            Self::TrimmedPending => "pending",
+            Self::LogLost => "lost",
+        }
+    }
+
+    /// The reason that a word stands for.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Trimmed, Self::TrimmedPending, Self::LogLost].into_iter().find(|reason| reason.word() == word)
+    }
+}
+
+/// A hole of a group that nobody said was told: the answer that first told of it may have been lost.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Missed {
+    /// Its number, in the order of the group.
+    pub number: u64,
+    /// Why.
+    pub reason: GapReason,
+    /// What.
+    pub dropped: Dropped,
+}
+
+impl Dropped {
+    /// Both holes as one.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self {
+            after: self.after.min(other.after),
+            before: self.before.zip(other.before).map(|(one, two)| one.max(two)),
+            events: self.events.zip(other.events).map(|(one, two)| one.saturating_add(two)),
+        }
+    }
 }
 
 /// An event that was given out too often, or was given up.

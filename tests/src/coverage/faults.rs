@@ -2,13 +2,13 @@
 
 use super::broker::ChannelKey;
 use super::host::at_ms;
-use super::model::{DELAY_MS, Model};
+use super::model::{DELAY_MS, Model, TOPICS};
 use strandline_core::coverage::Upstream;
 
 impl Model {
     /// One fault, if there is something that it can hit.
     pub(super) fn inject(&mut self) {
-        match self.rng.below(11) {
+        match self.rng.below(12) {
             0..=3 => self.harm_a_message(),
             4 => self.cut(),
             5 => self.half_open(),
@@ -18,20 +18,21 @@ impl Model {
                 self.broker.flush();
             }
             8 => self.restart(),
+            11 if !self.origin => self.forget(),
             9 => {
                 self.broker.unreachable = !self.broker.unreachable;
                 if self.broker.unreachable {
                     self.tally.count("unreachable");
                 }
             }
-            7 | 10 => {
+            7 | 10 | 11 => {
                 let client = self.rng.index(self.clients.len());
                 self.clients[client].slow ^= true;
                 if self.clients[client].slow {
                     self.tally.count("slow-reader");
                 }
             }
-            _ => unreachable!("below 11"),
+            _ => unreachable!("below 12"),
         }
     }
 
@@ -113,6 +114,13 @@ impl Model {
             }
             self.nodes[key.0].hub.handle_upstream(at_ms(self.ms), key.1, Upstream::Resubscribed);
         }
+    }
+
+    /// The shared history loses one event or all, and nobody is told.
+    fn forget(&mut self) {
+        self.tally.count("history-lost");
+        let only = if self.rng.below(2) == 0 { Some(self.rng.index(16)) } else { None };
+        self.broker.forget(TOPICS[0], only);
     }
 
     fn restart(&mut self) {

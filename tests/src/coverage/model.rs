@@ -7,8 +7,8 @@ use super::rng::Rng;
 use super::tally::Tally;
 use std::collections::VecDeque;
 use strandline_core::coverage::{
-    BufferLimits, Claim, Command, Event, From, History, Hub, HubCompletion, HubConfig, HubLimits, HubTimes,
-    Minted, Publish, Publishing, Subscribe, TopicName, Upstream,
+    BufferLimits, Claim, Command, Event, From, Hub, HubCompletion, HubConfig, HubLimits, HubTimes, Minted,
+    Publish, Publishing, Subscribe, TopicName, Upstream,
 };
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::Run;
@@ -18,7 +18,7 @@ use strandline_core::seed::Seed;
 const HEARTBEAT_MS: u64 = 1_000;
 /// The longest that anything is on its way.
 pub(super) const DELAY_MS: u64 = 100;
-const TOPICS: [&str; 2] = ["a", "b"];
+pub(super) const TOPICS: [&str; 2] = ["a", "b"];
 
 pub(super) struct Node {
     pub(super) hub: Hub,
@@ -117,6 +117,7 @@ impl Model {
                 resubscribe_ms: 300,
                 token_ms: 60_000,
             },
+            history: !self.origin && self.rng.below(2) == 0,
             ..base
         };
         let mut seed = [0; 32];
@@ -313,8 +314,10 @@ impl Model {
                 }
                 self.nodes[node].answers.push((back, ticket.complete(result)));
             }
-            Command::History { ticket, .. } => {
-                self.nodes[node].answers.push((back, ticket.complete(Ok(History::Run(Vec::new())))));
+            Command::History { ticket, topic, after, events_max } => {
+                self.tally.count("history");
+                let result = self.broker.history(topic.as_str(), after, events_max);
+                self.nodes[node].answers.push((back, ticket.complete(result)));
             }
         }
         true

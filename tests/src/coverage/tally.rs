@@ -41,11 +41,12 @@ impl Tally {
 }
 
 /// What a schedule is made of: what clients and publishers do, then the faults.
-pub const HAPPENINGS: [&str; 16] = [
+pub const HAPPENINGS: [&str; 18] = [
     "publish",
     "subscribe",
     "drop",
     "reconnect",
+    "history",
     "message-lost",
     "message-twice",
     "messages-swapped",
@@ -54,6 +55,7 @@ pub const HAPPENINGS: [&str; 16] = [
     "half-open",
     "resubscribed",
     "counter-lost",
+    "history-lost",
     "restart",
     "unreachable",
     "slow-reader",

@@ -61,6 +61,7 @@ pub fn every_operation(stream: &str, layout: Layout, apply: &mut dyn FnMut(&Stre
         let Told::Taken { entries: more, .. } = ask(read()) else { panic!("entries") };
         let last = || Ids::new([more[0].id]).expect("one");
         ask(Verb::GroupBury { group: g(), consumer: c(), ids: last() });
+        ask(Verb::GroupTold { group: g(), through: 1 });
         ask(Verb::DeadRead { after: EventId::ZERO, events_max: 5 });
         ask(Verb::DeadRemove { ids: last() });
     }

@@ -49,7 +49,7 @@ impl Keepers {
             Err(error) if error.kind() == ErrorKind::NotFound => BTreeSet::new(),
             other => {
                 let names = other.and_then(|logs| logs.names()).or_fault(StorageAction::List, LOGS, None)?;
-                names.into_iter().collect()
+                names.into_iter().filter(|name| is_of_a_log(name)).collect()
             }
         };
         Ok(Self { logs, backups: 0 })
@@ -109,6 +109,11 @@ impl BlobStore {
     }
 }
 
+/// Whether a file in the folder is one of ours.
+fn is_of_a_log(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(log, _)| LogId::parse(log).is_some())
+}
+
 /// What the file of a log's replica is called. A name that no file can have is told apart by its digest.
 fn name_of(log: LogId, identity: &str) -> String {
     if !identity.contains('/') {
@@ -144,6 +149,7 @@ mod tests {
         let removed = second.remove(&[hash_bytes(b"of the second")], 0).unwrap();
         assert_eq!((removed.blobs, second.keys().count()), (0, 1));
         drop(second);
+        std::fs::write(root.path().join("blobs/logs/notes.txt"), "of a person").unwrap();
         std::fs::remove_file(root.path().join("blobs/logs").join(&logs[1])).unwrap();
         assert_eq!(store(&root).may_remove(), Ok(()));
     }

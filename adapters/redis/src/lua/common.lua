@@ -41,6 +41,32 @@ local function next_of(text)
   return string.sub(text, 1, at - 1) .. string.char(string.byte(text, at) + 1) .. zeros
 end
 
+-- The decimal before this one, which is not zero.
+local function previous_of(text)
+  local at = #text
+  while string.sub(text, at, at) == '0' do at = at - 1 end
+  local digit = string.char(string.byte(text, at) - 1)
+  local less = string.sub(text, 1, at - 1) .. digit .. string.rep('9', #text - at)
+  return (string.gsub(less, '^0(%d)', '%1'))
+end
+
+local LAST = '18446744073709551615'
+
+local function previous_id(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  if seq ~= '0' then return ms .. '-' .. previous_of(seq) end
+  if ms ~= '0' then return previous_of(ms) .. '-' .. LAST end
+  return id
+end
+
+-- The position behind this one; empty at the end of all.
+local function next_id(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  if seq ~= LAST then return ms .. '-' .. next_of(seq) end
+  if ms ~= LAST then return next_of(ms) .. '-0' end
+  return ''
+end
+
 local function is_decimal(text)
   return text == '0' or string.match(text, '^[1-9]%d*$') ~= nil
 end

@@ -42,8 +42,6 @@ local function make_log(key, id)
   if id ~= '0-0' then redis.call('XSETID', key, id) end
 end
 
-local LAST = '18446744073709551615'
-
 -- Refuses before the first effect where no position is left.
 local function position_fault(plan)
   if redis.call('TYPE', plan.keys.log).ok ~= 'stream' then return end

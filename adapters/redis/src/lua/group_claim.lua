@@ -14,4 +14,8 @@ local counts = {}
 for at, entry in ipairs(claim[2]) do
   counts[at] = redis.call('XPENDING', plan.keys.log, group, entry[1], entry[1], 1, consumer)[1][4]
 end
-return done(plan, claim[1], claim[2], claim[3] or {}, counts)
+local vanished = claim[3] or {}
+if #vanished > 0 then
+  S.miss(plan, group, 'pending', previous_id(vanished[1]), next_id(vanished[#vanished]), text_of(#vanished))
+end
+return done(plan, claim[1], claim[2], vanished, counts, S.missed(plan, group))

@@ -15,6 +15,7 @@ if was_absent then
   local floor = S.highest_cursor(plan)
   if at and id_less(floor, at) then floor = at end
   make_log(key, floor)
+  if at then start = floor end
 elseif at and id_less(last_id(key), at) then
   -- Settled in a log that is gone, under a clock that was ahead: all that is here is new.
   start = '0-0'
@@ -27,6 +28,11 @@ if not made.err then
   local seen
   if start == '0-0' then seen = added - kept elseif start == last then seen = added end
   S.was_read(plan, group, start, seen)
+  -- Made again: unless something settled is still kept, nobody can tell that this is the log in which the
+  -- group had events.
+  if cursor and #redis.call('XREVRANGE', key, cursor, '-', 'COUNT', 1) == 0 then
+    S.miss(plan, group, 'lost', cursor, '', '')
+  end
 end
 if not cursor then cursor = S.set_cursor(plan, group, settled(plan, group)) end
 S.put_group(plan, group, values)

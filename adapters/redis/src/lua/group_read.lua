@@ -13,4 +13,5 @@ end
 local last, added, kept = facts(plan.keys.log)
 local caught_up = #entries < tonumber(most)
 local reached = caught_up and last or entries[#entries][1]
-return done(plan, entries, reached, S.note_read(plan, group, entries, caught_up, added, kept))
+S.note_read(plan, group, entries, caught_up, added, kept)
+return done(plan, entries, reached, S.missed(plan, group))

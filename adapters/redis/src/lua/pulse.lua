@@ -296,7 +296,9 @@ end
 function S.was_read() end
 
 -- Nothing of this has a place in this layout.
-function S.note_read() return {} end
+function S.note_read() end
+function S.miss() end
+function S.missed() return {} end
 function S.ripen() end
 
 local FIELDS = {'filter_kind', 'filter_value', 'start_id', 'no_ack', 'ack_grace_ms'}

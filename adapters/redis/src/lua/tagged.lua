@@ -124,7 +124,10 @@ function S.highest_cursor(plan)
   local highest = '0-0'
   local all = redis.call('HGETALL', plan.keys.groups)
   for i = 1, #all, 2 do
-    if string.sub(all[i], 1, 7) == 'cursor:' and id_less(highest, all[i + 1]) then highest = all[i + 1] end
+    -- What was given out too: others may still be acknowledging by those positions.
+    local what = string.match(all[i], '^(%a+):')
+    local id = (what == 'cursor' or what == 'read') and string.match(all[i + 1], '^%S+')
+    if id and id_less(highest, id) then highest = id end
   end
   return highest
 end
@@ -163,10 +166,59 @@ function S.note_read(plan, group, entries, caught_up, added, kept)
   if count > 0 or now_seen ~= seen then
     S.was_read(plan, group, count > 0 and entries[count][1] or after, now_seen)
   end
-  if anchored or (not first and not seen) then return {} end
+  if anchored or (not first and not seen) then return end
   local events = seen and math.max(0, added - seen - (first and kept or 0))
-  if events == 0 or (not events and after == '0-0') then return {} end
-  return {after, first or '', events and text_of(events) or ''}
+  if events == 0 or (not events and after == '0-0') then return end
+  S.miss(plan, group, 'trimmed', after, first or '', events and text_of(events) or '')
+end
+
+-- Holes that nobody said was told: number, reason, the positions around them, and how many events.
+function S.missed(plan, group)
+  local text = get(plan, 'missed', group)
+  return text and cjson.decode(text) or {}
+end
+
+local function put_missed(plan, group, list)
+  if #list == 0 then
+    redis.call('HDEL', plan.keys.groups, 'missed:' .. group)
+  else
+    put(plan, 'missed', group, cjson.encode(list))
+  end
+end
+
+local MISSED_MAX = 64
+
+function S.miss(plan, group, reason, after, before, events)
+  -- Numbers begin at the clock, so that a server that lost the last ones does not give them to others.
+  local number, list = next_of(get(plan, 'missed-last', group) or '0'), S.missed(plan, group)
+  if decimal_less(number, MS) then number = MS end
+  put(plan, 'missed-last', group, number)
+  if #list < MISSED_MAX then
+    list[#list + 1] = {number, reason, after, before, events}
+  else
+    local last = list[#list]
+    last[1] = number
+    if id_less(after, last[3]) then last[3] = after end
+    if before == '' or last[4] == '' then
+      last[4] = ''
+    elseif id_less(last[4], before) then
+      last[4] = before
+    end
+    if events == '' or last[5] == '' then
+      last[5] = ''
+    else
+      last[5] = text_of(tonumber(last[5]) + tonumber(events))
+    end
+  end
+  put_missed(plan, group, list)
+end
+
+function S.told(plan, group, through)
+  local rest = {}
+  for _, hole in ipairs(S.missed(plan, group)) do
+    if decimal_less(through, hole[1]) then rest[#rest + 1] = hole end
+  end
+  put_missed(plan, group, rest)
 end
 
 -- What is put off: pairs of position and instant, in one packed field.

@@ -1,7 +1,7 @@
 //! The loop of one consumer of a group: join, read, wait, and again; and its chores beside it.
 
 use super::command::LogPosition;
-use super::event::{Delivery, Gap, GapReason, Item};
+use super::event::{Delivery, Gap, Item};
 use super::reading::Want;
 use super::tending::{Rules, Tended, Tending};
 use crate::stream::error::{CallerError, Setting, StreamError};
@@ -12,7 +12,7 @@ use crate::stream::layout::Layout;
 use crate::stream::limits::{DELIVERIES_MAX_DEFAULT, LEASE_MS_DEFAULT};
 use crate::stream::name::{ConsumerName, GroupName, StreamName};
 use crate::stream::op::{Nonce, StreamOp, Verb};
-use crate::stream::reply::{Dropped, StreamReply};
+use crate::stream::reply::{Dropped, GapReason, StreamReply};
 use crate::stream::settings::Taking;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -103,7 +103,7 @@ impl Consuming {
     }
 
     /// The host has room for more.
-    pub(super) const fn want(&mut self) {
+    pub(super) fn want(&mut self) {
         self.wanted = true;
         self.tending.give_room();
     }
@@ -167,22 +167,24 @@ impl Consuming {
         }
         let items: Vec<Item> = match taken {
             Taken::More => Vec::new(),
-            Taken::Entries(stream, entries, dropped) => {
-                let gap = dropped.map(|dropped| Item::Gap(Gap::of(&stream, GapReason::Trimmed, dropped)));
+            Taken::Entries(stream, entries, missed) => {
+                let gaps = self.tending.missed(&stream, missed);
                 let events = entries.into_iter().filter_map(|entry| Delivery::of(&stream, entry, 1, None));
                 let events: Vec<Item> = events.map(Item::Event).collect();
                 if self.tending.rules().no_ack {
                     self.brought |= !events.is_empty();
                     self.unsettled.extend(events);
-                    gap.into_iter().collect()
+                    gaps
                 } else {
-                    gap.into_iter().chain(events).collect()
+                    gaps.into_iter().chain(events).collect()
                 }
             }
             Taken::Repaired { stream, log_was_absent } => {
                 let dropped = Dropped { after: EventId::ZERO, before: None, events: None };
                 let gap = Gap::of(&stream, GapReason::LogLost, dropped);
-                log_was_absent.then_some(Item::Gap(gap)).into_iter().collect()
+                // The Tagged layout keeps it, and tells it with the next read.
+                let told = log_was_absent && self.layout == Layout::Pulse;
+                told.then_some(Item::Gap(gap)).into_iter().collect()
             }
         };
         if !items.is_empty() {

@@ -4,7 +4,7 @@ use super::command::{CallId, PartyId};
 use crate::stream::error::StreamError;
 use crate::stream::event::{Entry, Event, EventId, Stored};
 use crate::stream::name::StreamName;
-use crate::stream::reply::{Dropped, Told, Uncertain};
+use crate::stream::reply::{Dropped, GapReason, Told, Uncertain};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -63,17 +63,6 @@ impl Delivery {
         };
         Some(Self { stream: stream.clone(), id: entry.id, event, count, fence })
     }
-}
-
-/// Why events are missing.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum GapReason {
-    /// The length bound dropped them, or somebody removed them, before they were handed out.
-    Trimmed,
-    /// They had been given to a consumer that did not settle them, and are no longer kept.
-    TrimmedPending,
-    /// The whole log was lost, or expired.
-    LogLost,
 }
 
 /// Events that were owed and cannot be handed out any more.

@@ -8,13 +8,16 @@ mod reading;
 mod repeat;
 mod tend;
 mod tending;
+#[cfg(test)]
+mod tests;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, LogPosition, Origin, PartyId,
     Waited, op,
 };
 pub use self::consuming::{Consume, Give};
-pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, GapReason, Item};
+pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
+pub use super::reply::GapReason;
 
 use self::consuming::Consuming;
 use self::party::{Held, Party, Seat};

@@ -1,12 +1,12 @@
 //! The loop of one reader: attach, read, wait, and again.
 
 use super::command::LogPosition;
-use super::event::{Delivery, Gap, GapReason, Item};
+use super::event::{Delivery, Gap, Item};
 use crate::stream::error::{CallerError, StreamError};
 use crate::stream::handle::Handle;
 use crate::stream::op::{Nonce, StreamOp};
 use crate::stream::reader::{Read, Reader};
-use crate::stream::reply::{Dropped, StreamReply};
+use crate::stream::reply::{Dropped, GapReason, StreamReply};
 use crate::stream::settings::Taking;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! What a consumer does beside reading: saying that it lives, and, under the lease of its group, taking
 //! over what stale consumers left and cleaning up after them.
 
-use super::event::{Delivery, Gap, GapReason, Item};
+use super::event::{Delivery, Gap, Item};
 use crate::stream::error::{CallerError, ServerFault, StreamError};
 use crate::stream::event::{Entry, EventId, Ids};
 use crate::stream::filter::Filter;
@@ -9,7 +9,7 @@ use crate::stream::group::Consumer;
 use crate::stream::layout::Layout;
 use crate::stream::name::StreamName;
 use crate::stream::op::{Lease, Nonce, StreamOp, Verb};
-use crate::stream::reply::{Dropped, StreamReply, Told};
+use crate::stream::reply::{Dropped, GapReason, Missed, StreamReply, Told};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -40,6 +40,8 @@ enum Chore {
     Bury { ids: Ids },
     /// Take out who is silent.
     Sweep { fence: u64 },
+    /// Say that holes were told.
+    Told { through: u64 },
 }
 
 /// What a chore brought.
@@ -60,13 +62,23 @@ pub(super) struct Tending {
     /// The chore whose answer is out.
     current: Option<(StreamName, Chore)>,
     leases: BTreeMap<StreamName, u64>,
+    /// The holes of each stream that the server keeps and that were handed out, and whether that has been
+    /// said.
+    told: BTreeMap<StreamName, (Vec<Missed>, bool)>,
     /// Events may be taken over: there is room for them.
     room: bool,
 }
 
 impl Tending {
     pub(super) const fn new(rules: Rules) -> Self {
-        Self { rules, chores: VecDeque::new(), current: None, leases: BTreeMap::new(), room: false }
+        Self {
+            rules,
+            chores: VecDeque::new(),
+            current: None,
+            leases: BTreeMap::new(),
+            told: BTreeMap::new(),
+            room: false,
+        }
     }
 
     pub(super) const fn rules(&self) -> &Rules {
@@ -74,8 +86,30 @@ impl Tending {
     }
 
     /// There is room for what a claim brings, until one has brought something.
-    pub(super) const fn give_room(&mut self) {
+    ///
+    /// Who has room has taken all it was handed: holes among it were told, and that is said.
+    pub(super) fn give_room(&mut self) {
         self.room = true;
+        for (stream, (told, said)) in &mut self.told {
+            if let (false, Some(last)) = (*said, told.last()) {
+                *said = true;
+                self.chores.push_back((stream.clone(), Chore::Told { through: last.number }));
+            }
+        }
+    }
+
+    /// The holes of a stream that this consumer has not handed out.
+    pub(super) fn missed(&mut self, stream: &StreamName, missed: Vec<Missed>) -> Vec<Item> {
+        if missed.is_empty() {
+            self.told.remove(stream);
+            return Vec::new();
+        }
+        let known = self.told.get(stream).map(|(told, _)| told.as_slice()).unwrap_or_default();
+        let new: Vec<Missed> = missed.iter().filter(|missed| !known.contains(missed)).cloned().collect();
+        if !new.is_empty() {
+            self.told.insert(stream.clone(), (missed, false));
+        }
+        new.into_iter().map(|missed| Item::Gap(Gap::of(stream, missed.reason, missed.dropped))).collect()
     }
 
     /// It is time to say that the consumer lives, on every stream, before anything else.
@@ -91,8 +125,9 @@ impl Tending {
     /// It is time to look after the group, on every stream whose round is not still under way.
     pub(super) fn look_after(&mut self, consumer: &Consumer) {
         for stream in consumer.streams() {
-            let known =
-                |(of, chore): &(StreamName, Chore)| of == stream && !matches!(chore, Chore::KeepAlive);
+            let known = |(of, chore): &(StreamName, Chore)| {
+                of == stream && !matches!(chore, Chore::KeepAlive | Chore::Told { .. })
+            };
             if !self.chores.iter().chain(&self.current).any(known) {
                 self.chores.push_back((stream.clone(), Chore::Lease));
             }
@@ -128,6 +163,7 @@ impl Tending {
             },
             Chore::Settle { ids, .. } => Verb::GroupAck { group, ids: ids.clone() },
             Chore::Bury { ids } => Verb::GroupBury { group, consumer: name, ids: ids.clone() },
+            Chore::Told { through } => Verb::GroupTold { group, through: *through },
             Chore::Sweep { fence } => Verb::GroupSweep {
                 group,
                 lease: Lease { owner, fence: *fence, lease_ms: rules.lease_ms },
@@ -173,11 +209,15 @@ impl Tending {
                 Tended { lease: is_new.then_some((stream, Some(fence))), ..Tended::default() }
             }
             (Chore::Lease, Told::Leased { acquired: false, .. }) => self.lost(stream),
-            (Chore::Claim { fence, .. }, Told::Claimed { next, entries, vanished, counts }) => {
-                self.claimed(layout, &stream, fence, next, entries, &vanished, &counts)
+            (Chore::Claim { fence, .. }, Told::Claimed { next, entries, vanished, counts, missed }) => {
+                let gaps = match layout {
+                    Layout::Tagged => self.missed(&stream, missed),
+                    Layout::Pulse => vanished_gap(&stream, &vanished).map(Item::Gap).into_iter().collect(),
+                };
+                self.claimed(layout, &stream, fence, next, entries, gaps, &counts)
             }
             (Chore::Settle { then, .. }, _) => Tended { items: then, ..Tended::default() },
-            (Chore::KeepAlive | Chore::Bury { .. } | Chore::Sweep { .. }, _)
+            (Chore::KeepAlive | Chore::Bury { .. } | Chore::Sweep { .. } | Chore::Told { .. }, _)
             | (Chore::Lease | Chore::Claim { .. }, _) => Tended::default(),
         }
     }
@@ -195,13 +235,10 @@ impl Tending {
         fence: u64,
         next: EventId,
         entries: Vec<Entry>,
-        vanished: &[EventId],
+        gaps: Vec<Item>,
         counts: &[u64],
     ) -> Tended {
-        let mut tended = Tended::default();
-        if let Some(gap) = vanished_gap(stream, vanished) {
-            tended.items.push(Item::Gap(gap));
-        }
+        let mut tended = Tended { items: gaps, ..Tended::default() };
         let (mut settle, mut bury, mut hand_out) = (Vec::new(), Vec::new(), Vec::new());
         for (at, entry) in entries.into_iter().enumerate() {
             let count = counts.get(at).copied().unwrap_or(1);

@@ -49,6 +49,8 @@ pub(super) fn changes(keyspace: &Keyspace, before: Before, op: &StreamOp, told: 
             gave || after.group != before.group
         }
         Verb::GroupAck { .. } => matches!(told, Told::Acked { count, .. } if *count > 0),
+        // A hole that is told of no more, or one told of before: it costs an entry either way.
+        Verb::GroupTold { .. } => true,
         Verb::GroupNack { .. } => matches!(told, Told::Nacked { count } if *count > 0),
         Verb::GroupBury { .. } => matches!(told, Told::Buried { count, .. } if *count > 0),
         Verb::LeaseAcquire { .. } => matches!(told, Told::Leased { acquired: true, .. }),
@@ -68,7 +70,7 @@ pub(super) const fn wakes(verb: &Verb) -> bool {
         Verb::Remove { .. } | Verb::GroupRead { .. } | Verb::GroupAck { .. } => false,
         Verb::GroupRegister { .. } | Verb::GroupKeepAlive { .. } | Verb::GroupDetach { .. } => false,
         Verb::GroupNack { .. } | Verb::GroupBury { .. } => false,
-        Verb::DeadRead { .. } | Verb::DeadRemove { .. } => false,
+        Verb::DeadRead { .. } | Verb::DeadRemove { .. } | Verb::GroupTold { .. } => false,
         Verb::LeaseAcquire { .. } | Verb::LeaseRenew { .. } => false,
         Verb::GroupClaim { .. } | Verb::GroupSweep { .. } => false,
     }

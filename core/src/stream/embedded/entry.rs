@@ -88,6 +88,7 @@ const fn number(verb: &Verb) -> Option<u8> {
         Verb::GroupNack { .. } => Some(16),
         Verb::GroupBury { .. } => Some(17),
         Verb::DeadRemove { .. } => Some(18),
+        Verb::GroupTold { .. } => Some(19),
         Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } => None,
         Verb::DeadRead { .. } => None,
     }
@@ -194,6 +195,10 @@ fn put_verb(out: &mut Vec<u8>, verb: &Verb) {
             put_ids(out, ids);
             put_u64(out, *delay_ms);
         }
+        Verb::GroupTold { group, through } => {
+            put_group(out, group);
+            put_u64(out, *through);
+        }
         Verb::GroupBury { group, consumer, ids } => {
             put_member(out, group, consumer);
             put_ids(out, ids);
@@ -280,7 +285,8 @@ fn verb(fields: &mut Fields<'_>) -> Read<Verb> {
         },
         17 => Verb::GroupBury { group: group(fields)?, consumer: consumer(fields)?, ids: ids(fields)? },
         18 => Verb::DeadRemove { ids: ids(fields)? },
-        other => return Err(fields.damaged(format!("expected a verb of number 1 to 18, found {other}"))),
+        19 => Verb::GroupTold { group: group(fields)?, through: fields.u64()? },
+        other => return Err(fields.damaged(format!("expected a verb of number 1 to 19, found {other}"))),
     })
 }
 
@@ -334,6 +340,7 @@ pub(super) mod tests {
             },
             Verb::GroupBury { group: group.clone(), consumer: consumer.clone(), ids: ids.clone() },
             Verb::DeadRemove { ids: ids.clone() },
+            Verb::GroupTold { group: group.clone(), through: 5 },
             Verb::GroupAck { group: group.clone(), ids },
             Verb::GroupRegister { group: group.clone(), consumer: consumer.clone() },
             Verb::GroupKeepAlive { group: group.clone(), consumer: consumer.clone() },

@@ -136,7 +136,7 @@ impl Embedded {
                 Some(entry) => match log.admits(&[(entry::OPERATION, &entry)]) {
                     Ok(()) => Some(entry),
                     Err(AppendError::Full { .. }) => return Err(NotAsked::Full(Box::new(op))),
-                    Err(refused) => return Err(refused.into()),
+                    Err(refused) => return Err(self.refused(refused)),
                 },
             },
         };
@@ -218,6 +218,15 @@ impl Embedded {
         let sealed =
             |log: &JournalLog| self.halted || !(log.journal().needs_seal() || log.is_checkpointing());
         self.waiting.is_empty() && self.log().is_none_or(sealed)
+    }
+
+    /// A full journal asks for a checkpoint, whatever became of the last one.
+    fn refused(&mut self, error: AppendError) -> NotAsked {
+        if matches!(error, AppendError::JournalFull { .. }) {
+            self.checkpoint();
+            self.settle();
+        }
+        error.into()
     }
 
     fn time(&self, wall: WallTime) -> ServerTime {

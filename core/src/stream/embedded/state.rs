@@ -18,9 +18,10 @@ use crate::stream::keyspace::space::{
     Data, Dead, Group, Identity, LeaseState, Life, Member, Once, Record, Space,
 };
 use crate::stream::limits::{
-    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, ONCE_KEY_BYTES_MAX, ONCE_RECORDS_MAX, TIME_MS_MAX,
+    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, GROUP_MISSED_MAX, ONCE_KEY_BYTES_MAX,
+    ONCE_RECORDS_MAX, TIME_MS_MAX,
 };
-use crate::stream::reply::DeadLetter;
+use crate::stream::reply::{DeadLetter, Dropped, GapReason, Missed};
 use crate::stream::time::ServerTime;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -295,6 +296,25 @@ fn put_group_books(out: &mut Vec<u8>, group: &Group) {
         put_id(out, *id);
         put_u64(out, *due_ms);
     }
+    put_count(out, group.missed.len());
+    for missed in &group.missed {
+        put_u64(out, missed.number);
+        put_text(out, missed.reason.word());
+        put_id(out, missed.dropped.after);
+        put_maybe(out, missed.dropped.before, put_id);
+        put_maybe(out, missed.dropped.events, put_u64);
+    }
+    put_u64(out, group.missed_last);
+    put_id(out, group.reached);
+}
+
+fn missed(fields: &mut Fields<'_>) -> Read<Missed> {
+    let (number, word) = (fields.u64()?, text(fields)?);
+    let Some(reason) = GapReason::parse(&word) else {
+        return Err(fields.damaged(format!("expected why events are missing, found {word:?}")));
+    };
+    let (after, before) = (id(fields)?, maybe(fields, id)?);
+    Ok(Missed { number, reason, dropped: Dropped { after, before, events: maybe(fields, Fields::u64)? } })
 }
 
 fn group_books(fields: &mut Fields<'_>) -> Read<Group> {
@@ -312,7 +332,10 @@ fn group_books(fields: &mut Fields<'_>) -> Read<Group> {
             fields.damaged(format!("expected at most {GROUP_LATER_MAX} entries put off, found {found}"))
         );
     }
-    Ok(Group { contract, cursor, lease, members, later })
+    let holes = fields.count("holes", GROUP_MISSED_MAX)?;
+    let missed = (0..holes).map(|_| missed(fields)).collect::<Read<Vec<_>>>()?;
+    let (missed_last, reached) = (fields.u64()?, id(fields)?);
+    Ok(Group { contract, cursor, lease, members, later, missed, missed_last, reached })
 }
 
 #[cfg(test)]
@@ -340,6 +363,48 @@ mod tests {
         let (at, keyspace) = (ServerTime::from_us(77), keyspace());
         let bytes = encode(at, &keyspace, u64::MAX).unwrap();
         assert_eq!(decode(&bytes), Ok((at, keyspace)));
+    }
+
+    #[test]
+    fn what_was_given_back_put_off_and_buried_comes_back() {
+        use crate::stream::contract::{GroupContract, Start};
+        use crate::stream::event::{Event, EventId, Ids};
+        use crate::stream::filter::Filter;
+        use crate::stream::handle::Handle;
+        use crate::stream::name::{ConsumerName, GroupName, StreamName};
+        use crate::stream::op::{Condition, Nonce, Verb};
+        use crate::stream::reply::Told;
+        use crate::stream::retention::Wanted;
+
+        let handle = Handle::new(StreamName::new("s").unwrap(), Wanted::default(), LAYOUT).unwrap();
+        let (group, consumer) = (GroupName::new("g").unwrap(), ConsumerName::new("c").unwrap());
+        let mut keyspace = Keyspace::new(LAYOUT);
+        let mut step = |at, verb| {
+            let op = handle.op(verb, Nonce([7; 16]));
+            keyspace.apply(ServerTime::from_ms(at), &op).unwrap().told
+        };
+        for at in 1..4 {
+            let event = Event::new("e", "body").unwrap();
+            let _ = step(at, Verb::Add { event, condition: Condition::Always });
+        }
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 5 };
+        let _ = step(4, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+        let _ = step(5, Verb::GroupRegister { group: group.clone(), consumer: consumer.clone() });
+        let _ = step(6, Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 9 });
+        let one = |ms| Ids::new(alloc::vec![EventId { ms, seq: 0 }]).unwrap();
+        let nack = |ms, delay_ms| Verb::GroupNack {
+            group: group.clone(),
+            consumer: consumer.clone(),
+            ids: one(ms),
+            delay_ms,
+        };
+        assert_eq!(step(7, nack(1, 0)), Told::Nacked { count: 1 });
+        assert_eq!(step(8, nack(2, 50)), Told::Nacked { count: 1 });
+        let bury = Verb::GroupBury { group: group.clone(), consumer: consumer.clone(), ids: one(3) };
+        assert!(matches!(step(9, bury), Told::Buried { count: 1, .. }));
+        let bytes = encode(ServerTime::from_ms(9), &keyspace, u64::MAX).unwrap();
+        assert_eq!(decode(&bytes), Ok((ServerTime::from_ms(9), keyspace)));
     }
 
     #[test]

@@ -326,6 +326,27 @@ fn an_operation_over_the_limit_is_refused_and_nothing_is_done() {
     assert_eq!(embedded.keyspace().spaces().count(), 0);
 }
 
+#[test]
+fn a_full_journal_makes_room_by_a_checkpoint() {
+    let mut limits = small();
+    limits.journal.journal_bytes_max = 4096;
+    limits.checkpoint_after_bytes = 4096;
+    let mut folder = Folder::default();
+    let mut embedded = folder.open(limits).unwrap();
+    let (mut done, mut full) = (0, 0);
+    for at in 0..100 {
+        match embedded.handle_ask(now(at), add("a body of some bytes")) {
+            Ok(_) => done += 1,
+            Err(NotAsked::Refused(AppendError::JournalFull { .. })) => full += 1,
+            Err(other) => panic!("{other}"),
+        }
+        folder.settle(&mut embedded);
+    }
+    assert!(full > 0 && done > 80, "{done} done, {full} refused");
+    let keyspace = embedded.keyspace().clone();
+    assert_eq!(folder.open(limits).unwrap().keyspace(), &keyspace);
+}
+
 /// Whatever a handle of an ended generation asks is refused and leaves nothing behind, before and after
 /// the next generation is made.
 #[test]

@@ -10,7 +10,8 @@ use crate::stream::event::{EventId, Ids};
 use crate::stream::layout::Layout;
 use crate::stream::limits::READ_EVENTS_MAX;
 use crate::stream::name::{ConsumerName, GroupName};
-use crate::stream::reply::Told;
+use crate::stream::reply::{Dropped, GapReason, Told};
+use alloc::vec::Vec;
 
 pub(super) fn open(
     step: &Step<'_>,
@@ -53,7 +54,7 @@ fn ensure(
         // The log starts behind everything that was settled.
         (Some(id), _) if was_absent => {
             log.last = log.last.max(id);
-            id
+            log.last
         }
         // Settled in a log that is gone, under a clock that was ahead: all that is here is new.
         (Some(id), _) if id > log.last => EventId::ZERO,
@@ -63,9 +64,20 @@ fn ensure(
         (None, Start::After(id)) => id,
     };
     let seen = log.seen_up_to(delivered);
+    // Made again: unless something settled is still kept, nobody can tell that this is the log in which
+    // the group had events.
+    let continues = cursor.is_none_or(|id| log.entries.range(..=id).next().is_some());
+    let made = !log.groups.contains_key(name);
+    let lost = made && !continues;
     log.groups.entry(name.clone()).or_insert_with(|| LogGroup { delivered, seen, ..LogGroup::default() });
     let reached = log.settled(&log.groups[name]);
     let group = data.groups.entry(name.clone()).or_default();
+    if let (Some(after), true, Layout::Tagged) = (group.cursor, lost, step.layout) {
+        group.miss(step.now, GapReason::LogLost, Dropped { after, before: None, events: None });
+    }
+    if made && step.layout == Layout::Tagged {
+        group.reached = delivered;
+    }
     let cursor = *group.cursor.get_or_insert(reached);
     if step.layout == Layout::Pulse {
         data.book_kept(step.life());
@@ -80,19 +92,28 @@ pub(super) fn read(
     consumer: &ConsumerName,
     events_max: u32,
 ) -> Result<Told, StreamError> {
-    let data = space.data.get_mut(&step.life().generation);
-    let log = data.and_then(|data| data.log.as_mut()).ok_or(ServerFault::NoGroup)?;
+    let data = space.data.get_mut(&step.life().generation).ok_or(ServerFault::NoGroup)?;
+    let log = data.log.as_mut().ok_or(ServerFault::NoGroup)?;
     let events_max = events_max.min(READ_EVENTS_MAX);
     let after = log.groups.get(group).ok_or(ServerFault::NoGroup)?.delivered;
     let entries = log.deliver(group, consumer, events_max, step.now).ok_or(ServerFault::NoGroup)?;
     let dropped = log.note_delivered(group, after, &entries, events_max);
     let caught_up = entries.len() < events_max as usize;
     let reached = entries.last().filter(|_| !caught_up).map_or(log.last, |entry| entry.id);
-    let dropped = match step.layout {
-        Layout::Tagged => dropped,
-        Layout::Pulse => None,
+    let missed = match step.layout {
+        Layout::Tagged => {
+            let held = data.groups.entry(group.clone()).or_default();
+            if let Some(dropped) = dropped {
+                held.miss(step.now, GapReason::Trimmed, dropped);
+            }
+            if let Some(last) = entries.last() {
+                held.reached = last.id;
+            }
+            held.missed.clone()
+        }
+        Layout::Pulse => Vec::new(),
     };
-    Ok(Told::Taken { entries, reached, dropped })
+    Ok(Told::Taken { entries, reached, missed })
 }
 
 pub(super) fn ack(step: &Step<'_>, space: &mut Space, name: &GroupName, ids: &Ids) -> Told {

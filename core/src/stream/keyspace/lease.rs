@@ -94,8 +94,17 @@ pub(super) fn claim(
     let claim = log
         .and_then(|log| log.claim(group, consumer, idle_ms, from, events_max, step.now))
         .ok_or(ServerFault::NoGroup)?;
+    let missed = match step.layout {
+        Layout::Tagged => {
+            let held = data.groups.entry(group.clone()).or_default();
+            held.miss_pending(step.now, &claim.vanished);
+            held.missed.clone()
+        }
+        Layout::Pulse => Vec::new(),
+    };
     extend(step, space, group, lease);
     Ok(Told::Claimed {
+        missed,
         next: claim.next,
         entries: claim.entries,
         vanished: claim.vanished,

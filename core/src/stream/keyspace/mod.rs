@@ -12,6 +12,7 @@ mod lease;
 pub mod log;
 pub mod loss;
 mod member;
+mod missed;
 mod once;
 mod publish;
 mod read;
@@ -166,6 +167,7 @@ fn dispatch(step: &Step<'_>, space: &mut Space, op: &StreamOp) -> Result<Told, S
             later::nack(step, space, group, consumer, ids, *delay_ms)
         }
         Verb::GroupBury { group, consumer, ids } => dead::bury(step, space, group, consumer, ids),
+        Verb::GroupTold { group, through } => Ok(missed::told(step, space, group, *through)),
         Verb::DeadRead { after, events_max } => Ok(dead::read(step, space, *after, *events_max)),
         Verb::DeadRemove { ids } => Ok(dead::remove(step, space, ids)),
         Verb::LeaseAcquire { group, owner, lease_ms } => {

@@ -6,7 +6,7 @@ use crate::stream::contract::GroupContract;
 use crate::stream::event::EventId;
 use crate::stream::name::{ConsumerName, GroupName};
 use crate::stream::op::Nonce;
-use crate::stream::reply::DeadLetter;
+use crate::stream::reply::{DeadLetter, Missed};
 use crate::stream::retention::Contract;
 use crate::stream::time::ServerTime;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -104,6 +104,12 @@ pub struct Group {
     pub members: Vec<Member>,
     /// What is put off, and until when, in milliseconds of the server's clock.
     pub later: BTreeMap<EventId, u64>,
+    /// Holes that nobody said was told.
+    pub missed: Vec<Missed>,
+    /// The number of the last hole.
+    pub missed_last: u64,
+    /// Up to where anything was ever given out; not kept in the Pulse layout. It outlives the log.
+    pub reached: EventId,
 }
 
 /// One member of a group.
@@ -154,10 +160,12 @@ impl Space {
 }
 
 impl Data {
-    /// The log, made if absent: its first position lies after all that any group has settled, so that a
-    /// clock set back cannot hide events from a group.
+    /// The log, made if absent: its first position lies after all that any group has settled or was given,
+    /// so that a clock set back can neither hide events from a group, nor give them positions by which
+    /// others are still being acknowledged.
     pub(super) fn log(&mut self) -> &mut Log {
-        let floor = self.groups.values().filter_map(|group| group.cursor).max().unwrap_or_default();
+        let reached = |group: &Group| group.reached.max(group.cursor.unwrap_or_default());
+        let floor = self.groups.values().map(reached).max().unwrap_or_default();
         self.log.get_or_insert_with(|| Log { last: floor, ..Log::default() })
     }
 }

@@ -45,7 +45,10 @@ impl World {
                 Event::MemberLapsed { .. } => self.count(Fault::LapsedMember),
                 Event::Compacted { compacted } => self.compacted(at, compacted.floor)?,
                 Event::CloseLink { link, reason } => self.closing(at, link, &reason)?,
-                Event::Done { done, .. } => self.done(at, &done)?,
+                Event::Done { request, done } => {
+                    self.changed(at, request, &done)?;
+                    self.done(at, &done)?;
+                }
                 Event::Closed => self.nodes[at].closed = true,
             }
         }
@@ -211,6 +214,11 @@ impl World {
     /// A snapshot took the place of everything. Where histories have parted and nobody kept what
     /// would tell, it may be another one.
     fn installed(&mut self, at: usize) -> Judged {
+        // Its old state is gone: whoever removed it may count it again.
+        let name = self.nodes[at].identity.clone();
+        for node in &mut self.nodes {
+            node.removed.remove(&name);
+        }
         let status = self.status(at);
         let known = self.tree.version(&status.tail_digest) == Some(status.tail);
         if self.forked && known && self.tree.path(&self.nodes[at].claim.digest, &status.tail_digest).is_none()
@@ -349,6 +357,7 @@ impl World {
         }
         let status = self.status(at);
         self.bounds(at, &status)?;
+        self.counts_anew(at, &status)?;
         for link in &status.links {
             let highest = self.highest(&link.identity);
             if link.acked > highest {
@@ -369,6 +378,9 @@ impl World {
             let text = format!("{at} recovered {} {}, which nobody wrote", status.tail, short(&digest));
             return Err(Violation::new("invented", text));
         }
+        self.restored_whole(at, &status)?;
+        // An old copy of a writer may take the place of a restored one, which was none.
+        self.nodes[at].writes |= status.authority.is_some();
         if self.nodes[at].regressed {
             self.forked |= self.nodes[at].writes;
         } else if let Some(path) = self.tree.path(&claimed, &digest) {

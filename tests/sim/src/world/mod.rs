@@ -4,6 +4,7 @@ mod blobs;
 mod config;
 mod judge;
 mod links;
+mod membership;
 mod ops;
 mod outside;
 mod people;
@@ -71,6 +72,8 @@ pub struct World {
     lossy: BTreeSet<String>,
     /// A peer of the reference beside the nodes.
     outside: Option<Outside>,
+    /// Followers that a person is about to reseed.
+    to_reseed: BTreeSet<usize>,
     trace: Option<Vec<String>>,
     buf: Vec<u8>,
 }
@@ -125,6 +128,7 @@ impl World {
             epochs: BTreeMap::new(),
             epoch_asked: 1,
             lossy: BTreeSet::new(),
+            to_reseed: BTreeSet::new(),
             outside: outside::of(plan.seed),
             trace: traced.then(Vec::new),
             buf: Vec::new(),
@@ -147,6 +151,9 @@ impl World {
             self.rng = Rng::new(op.seed);
             self.tell(|| format!("-- {at}: {:?} on {}", op.kind, op.node));
             self.apply(op)?;
+            if let Some(at) = self.to_reseed.pop_first() {
+                self.reseed(at)?;
+            }
             for _ in 0..op.ticks {
                 self.tick()?;
             }

@@ -6,18 +6,23 @@ use super::tail::{may_follow, start};
 use super::target::{Access, Contract, Place, Target, closing};
 use crate::context::Context;
 use crate::exit::Failure;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strandline_core::stream::client::LogPosition;
 use strandline_core::stream::event::Entry;
 use strandline_core::stream::group::{Consumer, Taken};
 use strandline_core::stream::limits::LEASE_MS_DEFAULT;
 use strandline_core::stream::op::Lease;
-use strandline_core::stream::reply::Told;
+use strandline_core::stream::reply::{Missed, Told};
 use strandline_core::stream::settings::{TakeSettings, Taking};
 use strandline_core::stream::{ConsumerName, EventId, GroupName, Ids, Start, StreamName, Verb};
 
 /// How long one wait for news lasts.
 const WAIT_MS: u64 = 2_000;
+/// How long the lease of a claim lasts; each claim renews it.
+const LEASE_MS: u64 = 5_000;
+/// How long another one's lease is waited for.
+const LEASE_WAIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Take events as a member of a group: print each, then acknowledge it. Makes the stream and the group
 /// if need be.
@@ -133,10 +138,8 @@ impl Run<'_> {
             self.consumer.pass().map_err(|error| fault::caller(&error))?;
             let mut quiet = true;
             while let Some(taken) = self.step().await? {
-                let Taken::Entries(stream, entries, dropped) = taken else { continue };
-                if let Some(dropped) = dropped {
-                    show::gap(self.context.output, &stream, show::Why::Trimmed, dropped)?;
-                }
+                let Taken::Entries(_, entries, missed) = taken else { continue };
+                self.tell(&missed).await?;
                 quiet &= entries.is_empty();
                 self.hand_over(&entries).await?;
             }
@@ -149,6 +152,18 @@ impl Run<'_> {
                 let stream = self.args.stream.clone();
                 self.target.wait(vec![LogPosition { stream, generation, after }], WAIT_MS).await;
             }
+        }
+        Ok(())
+    }
+
+    /// Prints the holes of the group, then says that somebody was told: they are told once.
+    async fn tell(&mut self, missed: &[Missed]) -> Result<(), Failure> {
+        for missed in missed {
+            show::gap(self.context.output, &self.args.stream, missed.reason, missed.dropped)?;
+        }
+        if let Some(last) = missed.last() {
+            let verb = Verb::GroupTold { group: self.args.group.clone(), through: last.number };
+            self.ask(verb).await?;
         }
         Ok(())
     }
@@ -171,37 +186,54 @@ impl Run<'_> {
     /// Takes over what others left pending, under the group's lease.
     async fn claim(&mut self, idle_ms: u64) -> Result<(), Failure> {
         let (group, consumer) = (self.args.group.clone(), self.consumer.name().clone());
-        let owner = self.consumer.owner(&self.args.stream);
-        let lease_ms = LEASE_MS_DEFAULT;
-        let verb = Verb::LeaseAcquire { group: group.clone(), owner: owner.clone(), lease_ms };
-        let Told::Leased { acquired, fence } = self.ask(verb).await? else {
-            unreachable!("a lease tells who has it")
-        };
-        if !acquired {
-            let text = format!("another consumer recovers the group, under fence {fence}");
-            return Err(Failure::refused(text).advise("try again in a second"));
-        }
+        let (owner, fence) = self.lease().await?;
+        let lease = |lease_ms| Lease { owner: owner.clone(), fence, lease_ms };
         let mut from = EventId::ZERO;
         loop {
             let verb = Verb::GroupClaim {
                 group: group.clone(),
-                lease: Lease { owner: owner.clone(), fence, lease_ms },
+                lease: lease(LEASE_MS),
                 consumer: consumer.clone(),
                 idle_ms,
                 from,
                 events_max: u32::try_from(self.left.min(1000)).expect("at most 1000"),
             };
-            let Told::Claimed { next, entries, vanished, counts: _ } = self.ask(verb).await? else {
+            let Told::Claimed { next, entries, vanished, counts: _, missed } = self.ask(verb).await? else {
                 unreachable!("a claim tells what it took")
             };
-            for id in vanished {
+            self.tell(&missed).await?;
+            // The Pulse layout keeps no holes: it is said here, or never.
+            for id in vanished.iter().filter(|_| missed.is_empty()) {
                 self.context.output.note(format!("{id} was pending and is no longer kept"));
             }
             self.hand_over(&entries).await?;
             if next == EventId::ZERO || self.left == 0 {
-                return Ok(());
+                break;
             }
             from = next;
+        }
+        // The next one need not wait for it to lapse.
+        self.ask(Verb::LeaseRenew { group, lease: lease(1) }).await.map(drop)
+    }
+
+    /// Takes the lease of the group's recovery, when whoever has it lets it lapse; owner and fence.
+    async fn lease(&mut self) -> Result<(String, u64), Failure> {
+        let owner = self.consumer.owner(&self.args.stream);
+        let start = Instant::now();
+        loop {
+            let group = self.args.group.clone();
+            let verb = Verb::LeaseAcquire { group, owner: owner.clone(), lease_ms: LEASE_MS };
+            let Told::Leased { acquired, fence } = self.ask(verb).await? else {
+                unreachable!("a lease tells who has it")
+            };
+            if acquired {
+                return Ok((owner, fence));
+            }
+            if start.elapsed() > LEASE_WAIT {
+                let text = format!("another consumer recovers the group, under fence {fence}");
+                return Err(Failure::refused(text).advise("try again when it is done"));
+            }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::text::{Bytes, shown};
 use serde::Serialize;
 use strandline_core::stream::event::Entry;
 use strandline_core::stream::name::StreamName;
-use strandline_core::stream::reply::Dropped;
+use strandline_core::stream::reply::{Dropped, GapReason};
 
 #[derive(Serialize)]
 struct Line {
@@ -20,19 +20,9 @@ struct Line {
     payload: Option<Bytes>,
 }
 
-/// Why entries are missing.
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Why {
-    /// The oldest were dropped for newer ones.
-    Trimmed,
-    /// The log itself was lost.
-    Lost,
-}
-
 #[derive(Serialize)]
 struct Gap {
-    gap: Why,
+    gap: &'static str,
     stream: String,
     after: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,9 +32,14 @@ struct Gap {
 }
 
 /// Prints that entries are missing which were never handed out.
-pub(super) fn gap(output: Output, stream: &StreamName, why: Why, dropped: Dropped) -> Result<(), Failure> {
+pub(super) fn gap(
+    output: Output,
+    stream: &StreamName,
+    why: GapReason,
+    dropped: Dropped,
+) -> Result<(), Failure> {
     let gap = Gap {
-        gap: why,
+        gap: why.word(),
         stream: stream.to_string(),
         after: dropped.after.to_string(),
         before: dropped.before.map(|before| before.to_string()),

@@ -1,13 +1,13 @@
 //! `strandline stream tail`.
 
 use super::fault;
-use super::show::{self, Why};
+use super::show;
 use super::target::{Access, Place, Target, adopting, closing};
 use crate::context::Context;
 use crate::exit::Failure;
 use strandline_core::stream::client::LogPosition;
 use strandline_core::stream::reader::{Read, Reader};
-use strandline_core::stream::reply::Dropped;
+use strandline_core::stream::reply::{Dropped, GapReason};
 use strandline_core::stream::settings::TakeSettings;
 use strandline_core::stream::{EventId, Start, StreamName};
 
@@ -88,11 +88,13 @@ async fn read(
             let (stream, entries, gap) = match read {
                 Read::More => continue,
                 Read::Entries(stream, entries, dropped) => {
-                    (stream, entries, dropped.map(|dropped| (Why::Trimmed, dropped)))
+                    (stream, entries, dropped.map(|dropped| (GapReason::Trimmed, dropped)))
                 }
-                Read::Lost(stream, after) => {
-                    (stream, Vec::new(), Some((Why::Lost, Dropped { after, before: None, events: None })))
-                }
+                Read::Lost(stream, after) => (
+                    stream,
+                    Vec::new(),
+                    Some((GapReason::LogLost, Dropped { after, before: None, events: None })),
+                ),
             };
             if let Some((why, dropped)) = gap {
                 show::gap(context.output, &stream, why, dropped)?;

@@ -141,7 +141,8 @@ impl Place {
         let server = server.map_err(|e| {
             Failure::peer(format!("cannot reach {url}: {e}")).advise("is the server running there?")
         })?;
-        let redis = Redis::at(address, names, Bounds::default()).map_err(|e| Failure::storage(e.to_string()))?;
+        let redis =
+            Redis::at(address, names, Bounds::default()).map_err(|e| Failure::storage(e.to_string()))?;
         Ok(Target::Remote(Box::new(Remote { redis, server })))
     }
 }

@@ -1,0 +1,6 @@
+-- group, up to which number
+local group, through = ARGV[ARG + 1], ARGV[ARG + 2]
+local plan, no = S.bind()
+if not plan then return no end
+S.told(plan, group, through)
+return done(plan)

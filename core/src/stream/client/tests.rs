@@ -1,0 +1,318 @@
+//! The root against the model, answer by answer.
+
+use super::*;
+use crate::machine::Machine as _;
+use crate::stream::event::{Event, EventId, Ids};
+use crate::stream::keyspace::Keyspace;
+use crate::stream::name::{ConsumerName, GroupName};
+use crate::stream::op::Condition;
+use crate::stream::reply::Told;
+use crate::stream::retention::Settings;
+use crate::stream::settings::TakeSettings;
+use crate::stream::time::ServerTime;
+use crate::time::{Instant, WallTime};
+
+use core::time::Duration;
+
+const GRACE_MS: u64 = 1000;
+
+/// A server, and a client whose commands are executed at once, unless answers are lost.
+struct World {
+    server: Keyspace,
+    client: StreamClient,
+    now_ms: u64,
+    /// So many answers are lost, after their effect.
+    lose: u32,
+    asked: Vec<Verb>,
+    waits: Vec<crate::ticket::Ticket<op::Wait>>,
+    events: Vec<ClientEvent>,
+}
+
+impl World {
+    fn new() -> Self {
+        let client = StreamClient::new(Layout::Tagged, Run(1), Seed::new([3; 32]), Now::default());
+        let server = Keyspace::new(Layout::Tagged);
+        let (asked, waits, events) = (Vec::new(), Vec::new(), Vec::new());
+        Self { server, client, now_ms: 0, lose: 0, asked, waits, events }
+    }
+
+    fn now(&self) -> Now {
+        Now { mono: Instant(self.now_ms * 1_000_000), wall: WallTime(0) }
+    }
+
+    fn handle(&mut self, max_len: u64) -> HandleId {
+        let wanted = Settings::new().max_len(max_len).wanted().unwrap();
+        self.client.handle_stream(self.now(), name(), wanted).unwrap()
+    }
+
+    fn run(&mut self) {
+        while let Some(command) = self.client.poll_command() {
+            match command {
+                Command::Wait { ticket, .. } => self.waits.push(ticket),
+                Command::Execute { ticket, op, .. } => {
+                    self.asked.push(op.verb.clone());
+                    let at = ServerTime::from_ms(1000 + self.now_ms);
+                    let result = self.server.apply(at, &op);
+                    let outcome = if self.lose > 0 {
+                        self.lose -= 1;
+                        Outcome::Uncertain(Uncertain::new(op))
+                    } else {
+                        Outcome::Answered { at: Some(at), result }
+                    };
+                    self.client.handle_completion(self.now(), ticket.complete(Ok(Execution::Ended(outcome))));
+                }
+            }
+        }
+        while let Some(event) = self.client.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    /// Lets time pass in steps, as deadlines and waits come.
+    fn pass_ms(&mut self, ms: u64) {
+        let until_ms = self.now_ms + ms;
+        while self.now_ms < until_ms {
+            self.now_ms = (self.now_ms + 50).min(until_ms);
+            self.client.handle_timeout(self.now());
+            for ticket in core::mem::take(&mut self.waits) {
+                self.client.handle_completion(self.now(), ticket.complete(Ok(Waited::TimeOut)));
+            }
+            self.run();
+        }
+    }
+
+    fn call(&mut self, handle: HandleId, verb: Verb) -> Option<Result<Told, Failure>> {
+        let call = self.client.handle_call(self.now(), handle, verb);
+        self.run();
+        self.result(call)
+    }
+
+    fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
+        self.events.iter().find_map(|event| match event {
+            ClientEvent::Called { call: of, result } if *of == call => Some(result.clone()),
+            _ => None,
+        })
+    }
+
+    fn add(&mut self, handle: HandleId) -> EventId {
+        let event = Event::new("e", "").unwrap();
+        match self.call(handle, Verb::Add { event, condition: Condition::Always }) {
+            Some(Ok(Told::Added { id: Some(id) })) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
+        let taking =
+            TakeSettings::new().start(crate::stream::Start::Oldest).grace(Duration::from_millis(GRACE_MS));
+        let group = GroupName::new("g").unwrap();
+        let mut consume = Consume::new(group, ConsumerName::new(consumer).unwrap(), taking.taking().unwrap());
+        consume.deliveries_max = Some(2);
+        let party = self.client.handle_consumer(self.now(), &[handle], consume).unwrap();
+        self.run();
+        assert!(self.events.contains(&ClientEvent::Ready { party }));
+        party
+    }
+
+    fn want(&mut self, party: PartyId) {
+        self.client.handle_want(self.now(), party);
+        self.run();
+    }
+
+    fn items(&mut self, party: PartyId) -> Vec<Item> {
+        let mut all = Vec::new();
+        self.events.retain(|event| match event {
+            ClientEvent::Items { party: of, items } if *of == party => {
+                all.extend(items.clone());
+                false
+            }
+            _ => true,
+        });
+        all
+    }
+
+    fn ids(&mut self, party: PartyId) -> Vec<(EventId, u64)> {
+        let items = self.items(party);
+        items
+            .iter()
+            .map(|item| match item {
+                Item::Event(delivery) => (delivery.id, delivery.count),
+                Item::Gap(gap) => panic!("{gap:?}"),
+            })
+            .collect()
+    }
+
+    fn give(&mut self, party: PartyId, give: Give, id: EventId) -> Option<Result<Told, Failure>> {
+        let ids = Ids::new([id]).unwrap();
+        let call = self.client.handle_give(self.now(), party, &name(), give, ids);
+        self.run();
+        self.result(call)
+    }
+}
+
+fn name() -> StreamName {
+    StreamName::new("s").unwrap()
+}
+
+#[test]
+fn a_call_that_may_be_repeated_is_asked_again_after_a_pause() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    world.lose = 2;
+    let call = world.client.handle_call(world.now(), handle, Verb::Open);
+    world.run();
+    assert_eq!(world.result(call), None, "not before its pause is over");
+    world.pass_ms(1000);
+    assert_eq!(world.result(call), Some(Ok(Told::Done)));
+    assert_eq!(world.asked, [Verb::Open, Verb::Open, Verb::Open]);
+}
+
+#[test]
+fn a_call_that_must_not_be_repeated_ends_as_uncertain() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    world.lose = 1;
+    let event = Event::new("e", "").unwrap();
+    let result = world.call(handle, Verb::Add { event, condition: Condition::Always });
+    assert!(matches!(result, Some(Err(Failure::Uncertain(_)))));
+    world.pass_ms(1000);
+    assert_eq!(world.asked.len(), 1, "it was done: a second time would publish a copy");
+}
+
+#[test]
+fn a_given_up_call_is_not_asked_again() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    let call = world.client.handle_call(world.now(), handle, Verb::Open);
+    let Some(Command::Execute { ticket, .. }) = world.client.poll_command() else { panic!("asked") };
+    world.client.handle_completion(world.now(), ticket.complete(Ok(Execution::GivenUp)));
+    world.pass_ms(1000);
+    assert!(matches!(world.result(call), Some(Err(Failure::Uncertain(_)))));
+    assert!(world.asked.is_empty());
+}
+
+#[test]
+fn a_consumer_hands_out_only_what_is_wanted_and_settles_what_it_is_told() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    let id = world.add(handle);
+    let party = world.consumer(handle, "a");
+    world.pass_ms(200);
+    assert_eq!(world.items(party), []);
+    world.want(party);
+    assert_eq!(world.ids(party), [(id, 1)]);
+    let acked = world.give(party, Give::Ack, id);
+    assert_eq!(acked, Some(Ok(Told::Acked { count: 1, cursor: Some(id) })));
+}
+
+#[test]
+fn a_consumer_keeps_itself_alive_and_takes_the_lease() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    let party = world.consumer(handle, "a");
+    let leased = |event: &&ClientEvent| matches!(event, ClientEvent::Leased { fence: Some(1), .. });
+    assert!(world.events.iter().any(|event| leased(&event)), "the first to come has it");
+    world.pass_ms(10 * GRACE_MS);
+    let kept = world.asked.iter().filter(|verb| matches!(verb, Verb::GroupKeepAlive { .. })).count();
+    assert!(kept >= 10, "at least once in its grace: {kept}");
+    assert_eq!(world.events.iter().filter(leased).count(), 1, "and keeps it");
+    let _ = party;
+}
+
+#[test]
+fn a_closed_consumer_leaves_nothing_claimed_and_the_next_takes_it_at_once() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    let id = world.add(handle);
+    let first = world.consumer(handle, "a");
+    world.want(first);
+    assert_eq!(world.ids(first), [(id, 1)]);
+    world.client.handle_close(world.now(), first);
+    world.run();
+    assert!(world.events.contains(&ClientEvent::Ended { party: first, end: End::Closed }));
+    let second = world.consumer(handle, "b");
+    world.want(second);
+    world.pass_ms(GRACE_MS * 2);
+    assert_eq!(world.ids(second), [(id, 2)]);
+}
+
+#[test]
+fn an_event_given_back_is_not_handed_out_before_its_time_and_not_too_often() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    let id = world.add(handle);
+    let party = world.consumer(handle, "a");
+    world.want(party);
+    assert_eq!(world.ids(party), [(id, 1)]);
+    let given = world.give(party, Give::Nack { delay_ms: 5000 }, id);
+    assert_eq!(given, Some(Ok(Told::Nacked { count: 1 })));
+    world.want(party);
+    world.pass_ms(4900);
+    assert_eq!(world.ids(party), [], "far longer than the grace, and not due");
+    world.pass_ms(1000);
+    assert_eq!(world.ids(party), [(id, 2)]);
+    world.give(party, Give::Nack { delay_ms: 0 }, id);
+    world.want(party);
+    world.pass_ms(1000);
+    assert_eq!(world.ids(party), [], "twice was the limit");
+    let dead = world.call(handle, Verb::DeadRead { after: EventId::ZERO, events_max: 10 });
+    let Some(Ok(Told::Dead(letters))) = dead else { panic!("{dead:?}") };
+    assert_eq!((letters[0].id, letters[0].count), (id, 3));
+}
+
+#[test]
+fn a_hole_is_handed_out_once_although_the_answer_that_told_of_it_was_lost() {
+    let mut world = World::new();
+    let handle = world.handle(2);
+    let party = world.consumer(handle, "a");
+    let ids: Vec<EventId> = (0..4).map(|_| world.add(handle)).collect();
+    world.lose = 1;
+    world.want(party);
+    world.pass_ms(500);
+    let items = world.items(party);
+    let gaps: Vec<&Gap> =
+        items.iter().filter_map(|item| if let Item::Gap(gap) = item { Some(gap) } else { None }).collect();
+    assert_eq!(gaps.len(), 1, "{items:?}");
+    assert_eq!((gaps[0].reason, gaps[0].events, gaps[0].before), (GapReason::Trimmed, Some(2), Some(ids[2])));
+    world.want(party);
+    world.pass_ms(500);
+    assert!(world.asked.iter().any(|verb| matches!(verb, Verb::GroupTold { .. })));
+    let second = world.consumer(handle, "b");
+    world.want(second);
+    world.pass_ms(500);
+    assert_eq!(world.items(second), [], "it was told, and nothing else is due");
+}
+
+#[test]
+fn a_lost_generation_ends_reader_and_consumer() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    world.add(handle);
+    let consumer = world.consumer(handle, "a");
+    let reader = world.client.handle_reader(world.now(), &[handle], TakeSettings::new().taking().unwrap());
+    world.run();
+    world.server.lose_all();
+    for party in [consumer, reader] {
+        world.want(party);
+        let lost = Failure::Refused(CallerError::StreamLost { current: None }.into());
+        assert!(world.events.contains(&ClientEvent::Ended { party, end: End::Failed(lost) }));
+    }
+}
+
+#[test]
+fn what_is_gone_is_refused_and_changes_nothing() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    let party = world.consumer(handle, "a");
+    world.client.handle_close(world.now(), party);
+    world.run();
+    let closed = Some(Err(Failure::Refused(CallerError::ConsumerClosed.into())));
+    assert_eq!(world.give(party, Give::Ack, EventId::MAX), closed);
+    world.client.handle_forget(world.now(), handle);
+    assert_eq!(world.call(handle, Verb::Open), Some(Err(Failure::Closed)));
+    let before = world.asked.len();
+    world.client.handle_want(world.now(), party);
+    world.pass_ms(5000);
+    assert_eq!(world.asked.len(), before);
+    assert_eq!(world.client.pending().deadline, None);
+}
