@@ -80,11 +80,13 @@ struct Run {
     answered: usize,
     /// So many were asked.
     asked: usize,
+    /// The fuse lasted to the end of the script.
+    finished: bool,
 }
 
 /// Runs the script until the fuse burns down; `group` operations are asked before the disk is waited for.
-fn run(ops: &[StreamOp], group: usize, mut fuse: u64) -> Result<Run, Run> {
-    let mut run = Run { folder: Folder::new(Fs::default()), answered: 0, asked: 0 };
+fn run(ops: &[StreamOp], group: usize, mut fuse: u64) -> Run {
+    let mut run = Run { folder: Folder::new(Fs::default()), answered: 0, asked: 0, finished: false };
     let mut step = || {
         if fuse == 0 {
             return Err(Stopped);
@@ -92,7 +94,7 @@ fn run(ops: &[StreamOp], group: usize, mut fuse: u64) -> Result<Run, Run> {
         fuse -= 1;
         Ok(())
     };
-    let Ok(opened) = run.folder.open(small(), &mut step) else { return Err(run) };
+    let Ok(opened) = run.folder.open(small(), &mut step) else { return run };
     let (mut root, _) = opened.expect("an empty folder");
     for (at, ops) in ops.chunks(group).enumerate() {
         for (place, op) in ops.iter().enumerate() {
@@ -104,11 +106,12 @@ fn run(ops: &[StreamOp], group: usize, mut fuse: u64) -> Result<Run, Run> {
         let said = settled.unwrap_or_else(|_| run.folder.said());
         run.answered += answered(&said);
         if stopped {
-            return Err(run);
+            return run;
         }
         assert_eq!(run.answered, run.asked);
     }
-    Ok(run)
+    run.finished = true;
+    run
 }
 
 fn answered(events: &[EmbeddedEvent]) -> usize {
@@ -154,7 +157,10 @@ fn enumerate(group: usize) {
     let samples = if std::env::var_os("STRANDLINE_SOAK").is_some() { 10 * SAMPLES } else { SAMPLES };
     let (mut boundaries, mut looked) = (0, 0);
     for fuse in 0.. {
-        let Err(run) = run(&ops, group, fuse) else { break };
+        let run = run(&ops, group, fuse);
+        if run.finished {
+            break;
+        }
         boundaries += 1;
         let allowed = &states[run.answered..=run.asked];
         let mut look = |fs: Fs| {
@@ -232,7 +238,8 @@ fn a_sync_that_fails_leaves_what_waited_uncertain_and_a_recovery_tells() {
 
 #[test]
 fn damage_of_what_was_acknowledged_is_refused() {
-    let run = run(&script(), 1, u64::MAX).unwrap_or_else(|_| panic!("nothing stops it"));
+    let run = run(&script(), 1, u64::MAX);
+    assert!(run.finished, "nothing stops it");
     let mut refused = 0;
     let mut seed = 0;
     for (name, page) in run.folder.fs.clean_pages() {

@@ -13,10 +13,8 @@ impl suite::Runtime for Smol {
         smol::spawn(task).detach();
     }
 
-    fn sleep(self, time: Duration) -> impl Future<Output = ()> + Send + 'static {
-        async move {
-            smol::Timer::after(time).await;
-        }
+    async fn sleep(self, time: Duration) {
+        smol::Timer::after(time).await;
     }
 }
 
