@@ -29,7 +29,7 @@ async fn publish(stream: &Stream, number: u32) -> Result<(EventId, bool), Failur
     }
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).ok_or("expected the address of a server")?;
     let streams = Streams::connect(&url, Names::tagged_below("example")?).await?;

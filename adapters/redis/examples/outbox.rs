@@ -60,7 +60,7 @@ pub(crate) async fn run(streams: &Streams) -> Result<(u32, u32), Failure> {
     Ok((first, second))
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).ok_or("expected the address of a server")?;
     let streams = Streams::connect(&url, Names::tagged_below("example")?).await?;

@@ -49,7 +49,7 @@ fn resize(job: &Delivery) -> bool {
     !job.event.payload().ends_with(b"9")
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).ok_or("expected the address of a server")?;
     let streams = Streams::connect(&url, Names::tagged_below("example")?).await?;

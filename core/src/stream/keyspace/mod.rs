@@ -19,6 +19,8 @@ mod read;
 pub mod space;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_given;
 
 use self::bind::Plan;
 use self::space::{Data, Life, Space};
