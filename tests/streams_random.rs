@@ -10,11 +10,8 @@ use strandline_tests::streams::embedded::Embedded;
 use strandline_tests::streams::random::{KINDS, Reached, STEPS_MAX, STREAMS, TAGGED_KINDS, replay, sequence};
 use strandline_tests::streams::redis::Real;
 
-/// Operations of each layout in `make test`.
+/// Operations of each layout, and in a cluster, in `make test`.
 const OPERATIONS: usize = 10_000;
-
-/// Operations in a cluster: every look at a key is a way to one of three processes.
-const CLUSTER_OPERATIONS: usize = 5_000;
 
 /// So many times more with `STRANDLINE_SOAK`.
 const SOAK: usize = 10;
@@ -27,7 +24,7 @@ fn names(layout: Layout) -> Names {
 }
 
 /// Holds a server to the model; `name` chooses what is replayed.
-fn differential(real: &mut dyn Backend, name: &str, operations: usize) {
+fn differential(real: &mut dyn Backend, name: &str) {
     if let Ok(chosen) = std::env::var("STRANDLINE_STREAM_RANDOM") {
         let mut words = chosen.split(' ');
         if words.next() == Some(name) {
@@ -40,7 +37,7 @@ fn differential(real: &mut dyn Backend, name: &str, operations: usize) {
         return;
     }
     let operations =
-        if std::env::var_os("STRANDLINE_SOAK").is_some() { SOAK * operations } else { operations };
+        if std::env::var_os("STRANDLINE_SOAK").is_some() { SOAK * OPERATIONS } else { OPERATIONS };
     let mut done = 0;
     let mut kinds = Reached::new();
     for seed in 0.. {
@@ -72,18 +69,18 @@ fn differential(real: &mut dyn Backend, name: &str, operations: usize) {
 }
 
 fn scripts(layout: Layout) {
-    differential(&mut Real::start_frozen(names(layout)), layout_name(layout), OPERATIONS);
+    differential(&mut Real::start_frozen(names(layout)), layout_name(layout));
 }
 
 #[test]
 fn the_embedded_keyspace_in_memory_does_what_the_model_does() {
-    differential(&mut Embedded::in_memory(), "memory", OPERATIONS);
+    differential(&mut Embedded::in_memory(), "memory");
 }
 
 #[test]
 fn the_embedded_keyspace_opened_after_each_step_does_what_the_model_does() {
     let mut embedded = Embedded::durable_in_small_files();
-    differential(&mut embedded, "durable", OPERATIONS);
+    differential(&mut embedded, "durable");
     assert!(embedded.reopened > 1000, "{} times", embedded.reopened);
 }
 
@@ -102,5 +99,5 @@ fn scripts_on_a_cluster_of_three_masters_do_what_the_model_does() {
     let mut real = Real::start_frozen_cluster(names(Layout::Tagged));
     let homes = STREAMS.map(|name| real.master_of(&StreamName::new(name).expect("a name")));
     assert_ne!(homes[0], homes[1], "the streams lie on different masters");
-    differential(&mut real, "cluster", CLUSTER_OPERATIONS);
+    differential(&mut real, "cluster");
 }

@@ -20,10 +20,11 @@ fn fault(outcome: Outcome) -> ServerFault {
 }
 
 fn unready(outcome: Outcome) -> Unready {
-    match fault(outcome) {
-        ServerFault::Unready { why, .. } => why,
-        fault => panic!("expected a server that does not do it now, found {fault:?}"),
-    }
+    let fault = fault(outcome);
+    let ServerFault::Unready { why, .. } = fault else {
+        panic!("expected a server that does not do it now, found {fault:?}")
+    };
+    why
 }
 
 #[test]
