@@ -1,10 +1,5 @@
 //! Blobs whose bytes are not what was stored, as who asks for them finds out.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test names what it expects, and fails on the rest or passes over it"
-)]
-
 mod common;
 
 use common::cluster::{Cluster, blob_key, key, small_config};

@@ -84,14 +84,15 @@ fn publishers_of_many_threads_are_all_there_after_checkpoints_and_reopens() {
         }
         let status = embedded.status();
         assert_eq!((status.fault, status.not_checkpointed), (None, None));
-        assert!(status.checkpoints > 0, "round {round}");
+        // The next one comes when as much was written again.
+        assert!(round == 1 || status.checkpoints > 0, "round {round}");
         embedded.close().unwrap();
         let found = payloads(&open(&path));
         assert_eq!(found.len(), expected.len());
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
     }
     let segments = std::fs::read_dir(&path).unwrap().count();
-    assert!(segments < 12, "{segments} files: checkpoints let the old ones go");
+    assert!(segments < 16, "{segments} files: checkpoints let the old ones go");
 }
 
 #[test]

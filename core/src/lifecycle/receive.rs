@@ -20,7 +20,6 @@ use alloc::vec::Vec;
 
 /// Where receiving stands.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one for each link, and a batch is held most of the time")]
 pub(super) enum Receive {
     /// No batch is being looked at.
     Idle,

@@ -344,7 +344,6 @@ impl Backend for Embedded {
             return if command[0] == "KEYS" { Raw::Done(String::new()) } else { Raw::PulseOnly };
         };
         let Ok(stream) = StreamName::new(stream) else { return Raw::PulseOnly };
-        self.now_us += STEP_US;
         let appends = matches!(what, Befall::Append { .. });
         self.touched = true;
         self.root.befall(self.clock(), &stream, generation, what);

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod embedded;
 pub mod every;
 pub mod file;
+pub mod groups;
 pub mod keys;
 pub mod model;
 pub mod monitor;

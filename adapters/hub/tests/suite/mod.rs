@@ -153,7 +153,12 @@ pub(crate) async fn a_slow_task_is_told_and_the_others_are_not(runtime: impl Run
                     break;
                 }
                 Item::Opened(_) => {}
-                other => panic!("the quick one is told {other:?}"),
+                other @ (Item::Event { .. } | Item::Gap { .. } | Item::Stale { .. }) => {
+                    panic!("the quick one is told {other:?}")
+                }
+                other @ (Item::SyncRequired { .. } | Item::Closed) => {
+                    panic!("the quick one is told {other:?}")
+                }
             }
         }
     }
@@ -167,7 +172,9 @@ pub(crate) async fn a_slow_task_is_told_and_the_others_are_not(runtime: impl Run
             }
             Item::Gap { .. } => gaps += 1,
             Item::Opened(_) => {}
-            other => panic!("the slow one is told {other:?}"),
+            other @ (Item::Stale { .. } | Item::SyncRequired { .. } | Item::Closed) => {
+                panic!("the slow one is told {other:?}")
+            }
         }
     }
     assert_eq!(gaps, 1);

@@ -76,9 +76,10 @@ impl PeerVerifier {
             .build();
         let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
         let refused = |error: webpki::Error| {
-            Error::InvalidCertificate(match error {
-                webpki::Error::CertRevoked => CertificateError::Revoked,
-                other => CertificateError::Other(OtherError(Arc::new(other))),
+            Error::InvalidCertificate(if error == webpki::Error::CertRevoked {
+                CertificateError::Revoked
+            } else {
+                CertificateError::Other(OtherError(Arc::new(error)))
             })
         };
         let parsed = EndEntityCert::try_from(end_entity).map_err(refused)?;

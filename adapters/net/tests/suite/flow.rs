@@ -110,7 +110,8 @@ impl<C: futures::AsyncRead + futures::AsyncWrite + Unpin> Peer<C> {
             match self.hear().await? {
                 Message::Batch(batch) => ends.push(batch.to),
                 Message::Own(OwnMessage::Digest(_)) => return Ok(ends),
-                _ => {}
+                Message::Record(_) | Message::Snapshot(_) | Message::Ack { .. } => {}
+                Message::Blob(_) | Message::Own(_) => {}
             }
         }
     }

@@ -257,9 +257,9 @@ fn what_changes_nothing_is_not_written() {
     let (group, consumer) = (GroupName::new("g").unwrap(), ConsumerName::new("c").unwrap());
     let mut entries = Vec::new();
     let read = Verb::GroupRead { group: group.clone(), consumer, events_max: 9 };
-    let open = operations().into_iter().find_map(|op| match op.verb {
-        Verb::GroupOpen { contract, .. } => Some(contract),
-        _ => None,
+    let open = operations().into_iter().find_map(|op| {
+        let Verb::GroupOpen { contract, .. } = op.verb else { return None };
+        Some(contract)
     });
     let contract = open.unwrap();
     for verb in [
@@ -355,9 +355,11 @@ fn no_mutation_of_an_ended_generation_leaves_anything() {
     let ask = |embedded: &mut Embedded, op: StreamOp| {
         embedded.handle_ask(now(5), op).unwrap();
         let events: Vec<_> = core::iter::from_fn(|| embedded.poll_event()).collect();
-        let answer = events.into_iter().find_map(|event| match event {
-            EmbeddedEvent::Answered { outcome: Outcome::Answered { result, .. }, .. } => Some(result),
-            _ => None,
+        let answer = events.into_iter().find_map(|event| {
+            let EmbeddedEvent::Answered { outcome: Outcome::Answered { result, .. }, .. } = event else {
+                return None;
+            };
+            Some(result)
         });
         answer.expect("in memory all is answered at once")
     };
@@ -375,14 +377,15 @@ fn no_mutation_of_an_ended_generation_leaves_anything() {
         for mut op in operations() {
             op.by = old.op(Verb::Open, Nonce([2; 16])).by;
             let answer = ask(&mut embedded, op.clone());
-            let refused = match op.verb {
-                // Every handle may repeat it while the tombstone is its own generation's.
-                Verb::Destroy if !next => answer.unwrap().told == Told::Destroyed { now: false },
-                _ => matches!(
+            // Every handle may repeat it while the tombstone is its own generation's.
+            let refused = if op.verb == Verb::Destroy && !next {
+                answer.unwrap().told == Told::Destroyed { now: false }
+            } else {
+                matches!(
                     answer,
                     Err(StreamError::Caller(crate::stream::error::CallerError::StreamDestroyed { current }))
                         if current == Some(bound.generation + u64::from(next))
-                ),
+                )
             };
             assert!(refused, "{:?}", op.verb);
             assert_eq!(embedded.keyspace(), &before, "{:?}", op.verb);

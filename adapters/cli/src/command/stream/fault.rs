@@ -25,8 +25,23 @@ pub(super) fn caller(error: &CallerError) -> Failure {
             Failure::refused(text).advise("`stream groups` shows the group's contract")
         }
         CallerError::IdempotencyConflict => Failure::refused(text).advise("another event needs another key"),
-        // One list: the state refuses it, and says why itself.
-        _ => Failure::refused(text),
+        // The state refuses it, and says why itself.
+        CallerError::TooManyIds { .. }
+        | CallerError::GroupFull
+        | CallerError::DeadLettersFull
+        | CallerError::TaggedOnly
+        | CallerError::StreamLost { .. }
+        | CallerError::DeadlineElapsed { .. }
+        | CallerError::SnapshotUnbounded
+        | CallerError::SnapshotBoundExceeded { .. }
+        | CallerError::IdempotencyFull { .. }
+        | CallerError::LeaseLost { .. }
+        | CallerError::ReplayPositionUnavailable { .. }
+        | CallerError::ReplayEventTooLarge { .. }
+        | CallerError::LastStream
+        | CallerError::ReaderClosed
+        | CallerError::ConsumerClosed
+        | CallerError::NotAttached => Failure::refused(text),
     }
 }
 
