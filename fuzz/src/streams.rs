@@ -46,11 +46,9 @@ fn limits() -> EmbeddedLimits {
     limits
 }
 
-/// A directory whose `current` names these bytes as the state of the first entry.
+/// A directory whose `current` names these bytes as the state before the first entry.
 fn directory(bytes: &[u8]) -> Disk {
     let mut disk = Disk::default();
-    let mut floor = [0; 16];
-    floor[7] = 1;
     let current = Current {
         log: LogId([1; 16]),
         incarnation: Incarnation { counter: 1, nonce: [2; 8] },
@@ -64,7 +62,7 @@ fn directory(bytes: &[u8]) -> Disk {
             bytes: bytes.len() as u64,
             sha256: Sha256::digest(bytes).into(),
         }),
-        floor,
+        floor: [0; 16],
         floor_digest: [0; 32],
         opaque: b"SLST\0".to_vec(),
     };

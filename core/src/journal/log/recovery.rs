@@ -388,9 +388,11 @@ impl<V: Rebuild> LogRecovery<V> {
     fn step(&mut self, step: RecoveryStep) -> Result<(), LogError> {
         let RecoveryStep::Done(recovered) = step else { return Ok(()) };
         let Stage::Segments(_, named) = self.take_stage() else { unreachable!("segments are being read") };
-        let first = recovered.journal.index().first_lsn();
+        let index = recovered.journal.index();
+        let (first, next) = (index.first_lsn(), index.next_lsn());
         if let Some(floor) = floor(&named.current)
-            && first > floor.plus(1)
+            // The segment after a checkpoint is entered before `current` names either.
+            && (first > floor.plus(1) || next <= floor)
         {
             let (file, floor, first) =
                 (FileName::Segment(named.current.first_segment), floor.get(), first.get());
