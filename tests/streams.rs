@@ -6,6 +6,7 @@ use strandline_core::stream::Layout;
 use strandline_redis::Names;
 use strandline_tests::streams::answers::Answers;
 use strandline_tests::streams::backend::Backend;
+use strandline_tests::streams::embedded::Embedded;
 use strandline_tests::streams::file::{self, Scenario};
 use strandline_tests::streams::model::Model;
 use strandline_tests::streams::play::{Report, play};
@@ -54,6 +55,18 @@ fn the_model_in_the_pulse_layout() {
 #[test]
 fn the_model_in_the_tagged_layout() {
     held_to_the_file(&mut Model::new(Layout::Tagged));
+}
+
+#[test]
+fn the_embedded_keyspace_in_memory() {
+    held_to_the_file(&mut Embedded::in_memory());
+}
+
+#[test]
+fn the_embedded_keyspace_opened_after_each_step() {
+    let mut embedded = Embedded::durable();
+    held_to_the_file(&mut embedded);
+    assert!(embedded.reopened > 100, "{} times", embedded.reopened);
 }
 
 #[test]

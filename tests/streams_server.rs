@@ -1,10 +1,6 @@
 //! What only a real server shows: lost answers, waiting, declared keys, sizes.
 
-use redis::{Cmd, cmd};
-use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
-use std::sync::mpsc;
+use redis::cmd;
 use std::time::Duration;
 use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::event::Event;
@@ -15,8 +11,10 @@ use strandline_core::stream::{
     EventId, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, StreamReply,
     Verb, Wanted, filter::Filter,
 };
-use strandline_redis::{Names, Waiter, connect};
+use strandline_redis::{Address, Bell, Names};
 use strandline_tests::streams::backend::Backend as _;
+use strandline_tests::streams::every::every_operation;
+use strandline_tests::streams::monitor::{Watch, declared};
 use strandline_tests::streams::redis::{ANSWER_MS_MAX, Real};
 use strandline_tests::streams::server::RedisServer;
 use tokio::runtime::{Builder, Runtime};
@@ -31,6 +29,10 @@ fn both() -> [Names; 2] {
 
 fn handle(layout: Layout) -> Handle {
     Handle::new(StreamName::new("orders").expect("a name"), Wanted::default(), layout).expect("a handle")
+}
+
+fn address(process: &RedisServer) -> Address {
+    Address::one(&process.url()).expect("an address")
 }
 
 fn event() -> Event {
@@ -60,7 +62,7 @@ fn an_answer_that_comes_too_late_is_uncertain_and_not_a_no() {
                 .set_response_timeout(Some(Duration::from_millis(ANSWER_MS_MAX)));
             let patient = client.get_multiplexed_async_connection_with_config(&config).await;
             let mut patient = patient.expect("connected");
-            let mut server = connect(&client, names.clone(), 300).await.expect("connected");
+            let mut server = address(&process).server(names.clone(), 300).await.expect("connected");
             let handle = handle(names.layout());
             let op = handle.op(add(), Nonce([1; 16]));
             // The server knows the script from now on: the step needs no second message.
@@ -87,13 +89,13 @@ fn an_answer_that_comes_too_late_is_uncertain_and_not_a_no() {
 #[test]
 fn a_server_that_is_gone_leaves_the_outcome_uncertain() {
     let process = RedisServer::start(None);
-    let client = redis::Client::open(process.url()).expect("an address");
+    let address = address(&process);
     runtime().block_on(async {
-        let mut server = connect(&client, Names::Pulse, 2_000).await.expect("connected");
+        let mut server = address.server(Names::Pulse, 2_000).await.expect("connected");
         drop(process);
         let op = handle(Layout::Pulse).op(add(), Nonce([1; 16]));
         assert_eq!(server.apply(&op).await, Outcome::Uncertain(Uncertain::new(op)));
-        assert!(connect(&client, Names::Pulse, 2_000).await.is_err());
+        assert!(address.server(Names::Pulse, 2_000).await.is_err());
     });
 }
 
@@ -102,23 +104,23 @@ fn a_server_that_is_gone_leaves_the_outcome_uncertain() {
 fn waiting_has_a_connection_of_its_own() {
     for names in both() {
         let process = RedisServer::start(None);
-        let client = redis::Client::open(process.url()).expect("an address");
+        let address = address(&process);
         runtime().block_on(async {
-            let mut server = connect(&client, names.clone(), 5_000).await.expect("connected");
+            let mut server = address.server(names.clone(), 5_000).await.expect("connected");
             let stream = StreamName::new("orders").expect("a name");
             let logs = [LogPosition { stream, generation: 1, after: EventId::ZERO }];
-            let mut quick = Waiter::connect(&client, names.clone(), 20).await.expect("connected");
+            let mut quick = Bell::new(address.clone(), names.clone(), 20).expect("a bell");
             assert_eq!(quick.wait(&logs).await, Waited::TimeOut);
-            let mut waiter = Waiter::connect(&client, names.clone(), 60_000).await.expect("connected");
+            let mut bell = Bell::new(address.clone(), names.clone(), 60_000).expect("a bell");
             let op = handle(names.layout()).op(add(), Nonce([1; 16]));
             let publish = async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 server.apply(&op).await
             };
-            let (waited, outcome) = futures_join(waiter.wait(&logs), publish).await;
+            let (waited, outcome) = futures_join(bell.wait(&logs), publish).await;
             assert_eq!(waited, Waited::Rung);
             assert!(matches!(outcome, Outcome::Answered { result: Ok(_), .. }), "{outcome:?}");
-            assert!(Waiter::connect(&client, names.clone(), 0).await.is_err(), "zero is for ever");
+            assert!(Bell::new(address, names.clone(), 0).is_err(), "zero is for ever");
         });
     }
 }
@@ -127,148 +129,17 @@ async fn futures_join<A, B>(a: impl Future<Output = A>, b: impl Future<Output = 
     tokio::join!(a, b)
 }
 
-/// The commands that a server saw while `during` ran, as words.
-fn monitored(real: &mut Real, during: impl FnOnce(&mut Real)) -> Vec<(bool, Vec<String>)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", real.process().port())).expect("connected");
-    stream.write_all(b"MONITOR\r\n").expect("asked");
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).expect("+OK");
-    let (send, lines) = mpsc::channel();
-    let watcher = std::thread::spawn(move || {
-        let mut line = String::new();
-        while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
-            let ends = line.contains("the watch ends");
-            if send.send(std::mem::take(&mut line)).is_err() || ends {
-                break;
-            }
-        }
-    });
-    during(real);
-    let mut echo = Cmd::new();
-    echo.arg("ECHO").arg("the watch ends");
-    real.send::<String>(&echo).expect("an echo");
-    watcher.join().expect("watched");
-    lines.into_iter().map(|line| (line.contains(" lua] "), words(&line))).collect()
-}
-
-/// The quoted words of one line.
-fn words(line: &str) -> Vec<String> {
-    let (mut out, mut word, mut inside, mut escaped) = (Vec::new(), String::new(), false, false);
-    for c in line.chars() {
-        match (inside, escaped, c) {
-            (true, false, '\\') => escaped = true,
-            (true, false, '"') => {
-                inside = false;
-                out.push(std::mem::take(&mut word));
-            }
-            (true, _, c) => {
-                escaped = false;
-                word.push(c);
-            }
-            (false, _, '"') => inside = true,
-            (false, _, _) => {}
-        }
-    }
-    out
-}
-
-/// The keys that a command inside a script touches.
-fn touched(words: &[String]) -> Vec<&str> {
-    let command = words[0].to_ascii_uppercase();
-    let all: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-    match command.as_str() {
-        "TIME" => Vec::new(),
-        "UNLINK" => all,
-        "XGROUP" | "XINFO" => vec![all[1]],
-        "XREADGROUP" => {
-            let at = all.iter().position(|word| word.eq_ignore_ascii_case("STREAMS")).expect("STREAMS");
-            vec![all[at + 1]]
-        }
-        _ => vec![all[0]],
-    }
-}
-
-/// Every operation once, on a generation after another one.
-fn all_operations(real: &mut Real) {
-    let mut first = handle(Layout::Tagged);
-    ask(real, &mut first, add());
-    ask(real, &mut first, Verb::Destroy);
-    let mut handle = handle(Layout::Tagged);
-    let group = GroupName::new("mail").expect("a name");
-    let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
-    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
-    let (key, g, c) = (OnceKey::new("k").expect("a key"), || group.clone(), || consumer.clone());
-    ask(real, &mut handle, Verb::Open);
-    ask(real, &mut handle, Verb::AddOnce { key: key.clone(), event: event() });
-    ask(real, &mut handle, Verb::AddOnce { key, event: event() });
-    ask(real, &mut handle, add());
-    ask(real, &mut handle, Verb::Attend);
-    ask(real, &mut handle, Verb::Read { after: EventId::ZERO, events_max: 5 });
-    ask(real, &mut handle, Verb::Replay { after: EventId::ZERO, events_max: 5, bytes_max: 1000 });
-    ask(real, &mut handle, Verb::Snapshot);
-    ask(real, &mut handle, Verb::GroupOpen { group: g(), contract, settled: None });
-    ask(real, &mut handle, Verb::GroupRegister { group: g(), consumer: c() });
-    ask(real, &mut handle, Verb::GroupKeepAlive { group: g(), consumer: c() });
-    let read = ask(real, &mut handle, Verb::GroupRead { group: g(), consumer: c(), events_max: 5 });
-    let Told::Taken { entries, .. } = read.told else { panic!("entries") };
-    let ids = || Ids::new([entries[0].id]).expect("one");
-    ask(real, &mut handle, Verb::GroupAck { group: g(), ids: ids() });
-    let leased =
-        ask(real, &mut handle, Verb::LeaseAcquire { group: g(), owner: "o".into(), lease_ms: 60_000 });
-    let Told::Leased { fence, .. } = leased.told else { panic!("a lease") };
-    let lease = || strandline_core::stream::op::Lease { owner: "o".into(), fence, lease_ms: 60_000 };
-    ask(real, &mut handle, Verb::LeaseRenew { group: g(), lease: lease() });
-    let claim = Verb::GroupClaim {
-        group: g(),
-        lease: lease(),
-        consumer: c(),
-        idle_ms: 0,
-        from: EventId::ZERO,
-        events_max: 5,
-    };
-    ask(real, &mut handle, claim);
-    ask(real, &mut handle, Verb::GroupSweep { group: g(), lease: lease(), grace_ms: 1000 });
-    let one = |at: usize| Ids::new([entries[at].id]).expect("one");
-    for (at, delay_ms) in [(0, 0), (1, 60_000)] {
-        ask(real, &mut handle, Verb::GroupNack { group: g(), consumer: c(), ids: one(at), delay_ms });
-    }
-    ask(real, &mut handle, add());
-    let read = ask(real, &mut handle, Verb::GroupRead { group: g(), consumer: c(), events_max: 5 });
-    let Told::Taken { entries: more, .. } = read.told else { panic!("entries") };
-    let last = || Ids::new([more[0].id]).expect("one");
-    ask(real, &mut handle, Verb::GroupBury { group: g(), consumer: c(), ids: last() });
-    ask(real, &mut handle, Verb::GroupTold { group: g(), through: 1 });
-    ask(real, &mut handle, Verb::DeadRead { after: EventId::ZERO, events_max: 5 });
-    ask(real, &mut handle, Verb::DeadRemove { ids: last() });
-    ask(real, &mut handle, Verb::GroupDetach { group: g(), consumer: c(), release: true });
-    ask(real, &mut handle, Verb::Remove { ids: ids() });
-    ask(real, &mut handle, Verb::Destroy);
-}
-
 /// An undeclared key on the same node would work, and fail in a cluster: so the server is asked what the
 /// scripts touch.
 #[test]
 fn every_key_a_tagged_script_touches_was_declared() {
     let mut real = Real::start(Names::tagged_below("s").expect("a name"));
-    let seen = monitored(&mut real, all_operations);
-    let (mut declared, mut scripts) = (BTreeSet::new(), BTreeSet::new());
-    let mut commands = 0;
-    for (inside, words) in &seen {
-        if *inside {
-            for key in touched(words) {
-                assert!(declared.contains(key), "{key} was touched and not declared: {words:?}");
-                commands += 1;
-            }
-        } else if words[0] == "EVALSHA" || words[0] == "EVAL" {
-            scripts.insert(words[1].clone());
-            let count: usize = words[2].parse().expect("a number of keys");
-            declared = words[3..3 + count].iter().cloned().collect();
-            let tags: BTreeSet<_> = declared.iter().map(|key| key.split(['{', '}']).nth(1)).collect();
-            assert_eq!(tags.len(), 1, "all keys of a step share a slot: {declared:?}");
-        }
-    }
-    assert!(scripts.len() >= 24 && commands > 60, "{} scripts, {commands} commands", scripts.len());
+    let port = real.process().port();
+    let watch = Watch::begin(port);
+    every_operation("orders", Layout::Tagged, &mut |op| real.apply(op));
+    let client = redis::Client::open(real.process().url()).expect("an address");
+    let seen = declared(&watch.end(&mut client.get_connection().expect("connected")));
+    assert!(seen.scripts.len() >= 24 && seen.touches > 60, "{seen:?}");
 }
 
 /// More IDs than fit on Lua's stack at once.

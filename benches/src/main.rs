@@ -2,14 +2,18 @@
 //!
 //! Prints a table and writes `target/bench/summary.json`. Every figure is the median of rounds in
 //! which ours and the references take turns; compare ratios, since the machine may be shared.
-//! `BENCH_QUICK=1` takes one short round, to see that everything runs.
+//! `BENCH_QUICK=1` takes one short round, to see that everything runs; `BENCH_ONLY=journal`, `replica` or
+//! `live` takes these rows only.
 
 mod append;
 mod cpu;
+mod live;
 mod measure;
 mod open;
 mod plan;
 mod records;
+mod repair;
+mod streams;
 
 use comfy_table::{CellAlignment, Table, presets};
 use measure::{Row, Scale};
@@ -70,13 +74,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = folder()?;
     let work = tempfile::tempdir_in(&folder)?;
     let mut rows = Vec::new();
-    cpu::encode(&scale, &mut rows)?;
-    append::rows(&scale, work.path(), &mut rows)?;
-    open::recovery(&scale, work.path(), &mut rows)?;
-    open::replica(&scale, work.path(), &mut rows)?;
-    plan::rows(&scale, &mut rows)?;
-    cpu::decode(&scale, &mut rows)?;
-    cpu::apply(&scale, &mut rows);
+    let only = std::env::var("BENCH_ONLY").ok();
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if wanted("journal") {
+        cpu::encode(&scale, &mut rows)?;
+        append::rows(&scale, work.path(), &mut rows)?;
+        open::recovery(&scale, work.path(), &mut rows)?;
+    }
+    if wanted("replica") {
+        open::replica(&scale, work.path(), &mut rows)?;
+        repair::rows(&scale, work.path(), &mut rows)?;
+        plan::rows(&scale, &mut rows)?;
+        cpu::decode(&scale, &mut rows)?;
+        cpu::apply(&scale, &mut rows);
+    }
+    if wanted("live") {
+        live::rows(&scale, &mut rows)?;
+    }
+    if wanted("streams") {
+        streams::rows(&scale, work.path(), &mut rows)?;
+    }
     let lines: Vec<_> = rows.iter().map(Line::from).collect();
     let summary = folder.join("summary.json");
     std::fs::write(&summary, serde_json::to_vec_pretty(&lines)?)?;

@@ -9,6 +9,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
+pub mod backoff;
 pub mod error;
 pub mod id;
 pub mod limits;

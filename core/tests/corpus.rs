@@ -1,5 +1,5 @@
 //! Replays the corpora of the fuzz targets through the very code the fuzzer runs.
-#![cfg(feature = "lifecycle")]
+#![cfg(all(feature = "lifecycle", feature = "streams"))]
 #![expect(unreachable_pub, reason = "the checks belong to the fuzz crate, where they are public")]
 
 use std::collections::BTreeSet;
@@ -32,11 +32,13 @@ mod records;
 mod recovery;
 #[path = "../../fuzz/src/replica/mod.rs"]
 mod replica;
+#[path = "../../fuzz/src/streams.rs"]
+mod streams;
 
 /// A target and what it checks; `true` if the input was accepted.
 type Target = (&'static str, fn(&[u8]) -> bool);
 
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 10] = [
     ("checkpoint", checkpoint::check),
     ("frames", frames::check),
     ("handshake", handshake::check),
@@ -46,6 +48,7 @@ const TARGETS: [Target; 9] = [
     ("records", records::check),
     ("recovery", recovery::check),
     ("replica", replica::check),
+    ("streams", streams::check),
 ];
 
 fn fuzz_dir() -> PathBuf {

@@ -2,7 +2,7 @@
 #![cfg(feature = "coverage")]
 
 use strandline_core::coverage::{
-    Claim, Command, From, Hub, HubConfig, Item, Mark, Message, Position, Publish, Reason, Standing,
+    Claim, Command, From, History, Hub, HubConfig, Item, Mark, Message, Position, Publish, Reason, Standing,
     Subscribe, SubscriberId, SubscriptionId, TopicName, Upstream,
 };
 use strandline_core::id::{Incarnation, Run};
@@ -67,7 +67,7 @@ impl Bench {
                 }
                 Command::History { ticket, after, .. } => {
                     let held = self.history.iter().filter(|m| m.mark > after).cloned().collect();
-                    self.hub.handle_completion(now(1), ticket.complete(Ok(held)));
+                    self.hub.handle_completion(now(1), ticket.complete(Ok(History::Run(held))));
                 }
                 Command::Subscribe { .. } | Command::Unsubscribe { .. } | Command::Publish { .. } => {}
             }

@@ -299,9 +299,10 @@ fn a_history_with_records_of_an_epoch_that_was_over_is_no_part_of_ours() {
     assert!(matches!(cluster.done(b, request), Done::Fenced(_)));
     let peer = Peer::native(&mut cluster, b, "a");
     let (first, last) = (at(1), Version::new(3, 1));
-    let mark = |epoch, start| EpochMark { epoch, start, authority: AuthorityId::from_text("a") };
+    let authority = || AuthorityId::from_text("a");
+    let mark = |epoch, start, previous_end| EpochMark { epoch, start, previous_end, authority: authority() };
     let here = Mark { version: last, digest: None };
-    let epochs = vec![mark(1, first), mark(3, last)];
+    let epochs = vec![mark(1, first, Version::ZERO), mark(3, last, first)];
     peer.send_own(&mut cluster, OwnMessage::Position(Position { floor: here, tail: here, epochs }));
     cluster.settle();
     let found = divergence(&mut cluster, b, "a");
@@ -317,6 +318,7 @@ fn an_epoch_without_records_before_ours_is_no_fault() {
     let mark = |epoch, name| EpochMark {
         epoch,
         start: Version::new(epoch, 0),
+        previous_end: Version::ZERO,
         authority: AuthorityId::from_text(name),
     };
     let here = Mark { version: Version::ZERO, digest: None };

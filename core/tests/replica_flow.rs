@@ -143,10 +143,72 @@ fn what_another_link_brought_is_left_out_of_a_batch() {
     });
     let vouched = vouched.expect("what another link brought is vouched for");
     assert_eq!((vouched.version, cluster.replica(b).status().tail), (at(3), at(3)), "the rest waits");
-    peer.send_own(&mut cluster, OwnMessage::Digest(vouched));
+    assert!(vouched.asks, "it waits for our word");
+    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { asks: false, ..vouched }));
     let heard = acks(&peer.settled(&mut cluster));
     assert_eq!((heard.last(), peer.fault(&mut cluster)), (Some(&at(7)), None));
     assert_eq!(cluster.replica(b).status().tail, at(7));
+}
+
+#[test]
+fn batches_that_an_acknowledgement_covers_do_not_count_as_out() {
+    use strandline_core::journal::command::StorageCommand;
+    use strandline_core::lifecycle::command::Command;
+    use strandline_core::wire::own::{Mark, Position};
+    let mut cluster = Cluster::new(7);
+    let b = cluster.add("b", false, small_config());
+    let mut peer = Peer::without(&mut cluster, b, "a", &[]);
+    peer.stand(&mut cluster, Version::ZERO, at(20));
+    let other = Peer::without(&mut cluster, b, "c", &[]);
+    other.stand(&mut cluster, Version::ZERO, at(20));
+    cluster.settle();
+    other.send(&mut cluster, &batch(0, 5));
+    for n in 0..8 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    // The first is a duplicate, whose digest is being read: the rest waits for it.
+    cluster.run(b, |c| !matches!(c, Command::Storage(StorageCommand::Read { .. })));
+    assert_eq!(acks(&peer.heard(&mut cluster)), []);
+    // Where we stand is acknowledged to a peer that says again where it stands.
+    let mark = |version| Mark { version, digest: None };
+    let position = Position { floor: mark(Version::ZERO), tail: mark(at(20)), epochs: Vec::new() };
+    peer.send_own(&mut cluster, OwnMessage::Position(position));
+    assert_eq!(acks(&peer.heard(&mut cluster)), [at(5)]);
+    for n in 8..13 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    assert_eq!(peer.fault(&mut cluster), None, "eight are out beyond what was acknowledged");
+    for _ in 0..20 {
+        let asking = peer.settled(&mut cluster).into_iter().find_map(|message| match message {
+            Message::Own(OwnMessage::Digest(at)) => Some(at),
+            _ => None,
+        });
+        let Some(asking) = asking else { break };
+        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { asks: false, ..asking }));
+    }
+    assert_eq!((cluster.replica(b).status().tail, peer.fault(&mut cluster)), (at(13), None));
+    for n in 13..22 {
+        peer.send(&mut cluster, &batch(n, n + 1));
+    }
+    assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Sequence), "nine are too many");
+}
+
+#[test]
+fn only_a_digest_that_asks_is_answered_and_no_answer_asks() {
+    let (mut cluster, a) = writer(3);
+    let mut peer = Peer::without(&mut cluster, a, "p", &[]);
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    let _ = peer.settled(&mut cluster);
+    let status = cluster.replica(a).status();
+    for digest in [None, Some(status.tail_digest)] {
+        let told = DigestAt { version: status.tail, digest, asks: false };
+        peer.send_own(&mut cluster, OwnMessage::Digest(told));
+        assert_eq!(peer.settled(&mut cluster), [], "to {told:?}");
+        let asking = DigestAt { asks: true, ..told };
+        peer.send_own(&mut cluster, OwnMessage::Digest(asking));
+        let answer = Message::Own(OwnMessage::Digest(told));
+        assert_eq!(peer.settled(&mut cluster), [answer], "to {asking:?}");
+    }
 }
 
 #[test]
@@ -169,7 +231,7 @@ fn another_history_in_a_batch_that_overlaps_is_told_apart() {
         _ => None,
     });
     assert_eq!(vouched, Some(at(3)));
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(3), digest: None }));
+    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(3), digest: None, asks: false }));
     let _ = peer.settled(&mut cluster);
     assert_eq!(peer.status(&mut cluster).state, "stopped");
 }

@@ -304,7 +304,10 @@ fn a_peer_that_was_ahead_is_compared_once_we_are_there() {
         assert!(!heard.iter().any(|m| matches!(m, Message::Batch(_))), "nothing goes onto another history");
         let asked = Message::Own(OwnMessage::DigestGet(DigestGet { version: at(1) }));
         assert!(heard.contains(&asked), "it is searched where they part: {heard:?}");
-        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: at(1), digest: Some([9; 32]) }));
+        peer.send_own(
+            &mut cluster,
+            OwnMessage::Digest(DigestAt { version: at(1), digest: Some([9; 32]), asks: false }),
+        );
         peer.settled(&mut cluster);
         let verdict = peer.status(&mut cluster).verdict;
         let expected = (PairReason::OtherHistory, at(1));

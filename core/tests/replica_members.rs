@@ -128,7 +128,7 @@ fn a_lapsed_member_is_repaired_and_counts_again_only_once_it_is_another_life() {
 }
 
 #[test]
-fn a_removed_member_counts_again_only_from_what_it_then_reads() {
+fn a_removed_member_that_is_added_again_takes_a_snapshot_before_it_counts() {
     let (mut cluster, a, b) = asleep(small_config());
     members(&mut cluster, a, MembersChange::Remove("b".into()));
     write(&mut cluster, a, 20);
@@ -139,6 +139,33 @@ fn a_removed_member_counts_again_only_from_what_it_then_reads() {
     cluster.settle();
     assert_eq!(cluster.replica(b).status().tail, v(30));
     assert_eq!(state(&mut cluster, a), "active");
+}
+
+#[test]
+fn a_removed_member_that_is_added_again_is_repaired_and_counts_only_once_it_is_another_life() {
+    for restarted in [false, true] {
+        let (mut cluster, a, b) = asleep(small_config());
+        members(&mut cluster, a, MembersChange::Remove("b".into()));
+        if restarted {
+            cluster.kill(a);
+            cluster.restart(a);
+        }
+        cluster.nodes[a].host.events.clear();
+        members(&mut cluster, a, MembersChange::Add("b".into()));
+        cluster.connect(a, b).expect("connects");
+        write(&mut cluster, a, 5);
+        cluster.pass(100);
+        assert_eq!(cluster.replica(b).status().tail, cluster.replica(a).status().tail, "it is repaired");
+        let member = cluster.replica(a).status().members.remove(0);
+        assert_eq!((member.state, member.counts_at), ("lapsed", None));
+        cluster.kill(b);
+        cluster.nodes[b].host.disk = common::disk::Disk::default();
+        let init = cluster.init("b", false);
+        cluster.start(b, Some(init)).expect("made anew");
+        cluster.connect(a, b).expect("connects");
+        cluster.settle();
+        assert_eq!(state(&mut cluster, a), "active");
+    }
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn an_acknowledgement_of_what_was_not_sent_here_is_compared_first() {
         let asked = Message::Own(OwnMessage::DigestGet(DigestGet { version: v(2) }));
         assert_eq!(heard, [asked], "nothing is sent before the answer");
         assert_eq!(peer.status(&mut cluster).acked, Version::ZERO);
-        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(2), digest }));
+        peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(2), digest, asks: false }));
         let heard = peer.settled(&mut cluster);
         let goes_on = heard.iter().any(|m| matches!(m, Message::Batch(batch) if batch.from == v(2)));
         assert_eq!(goes_on, agrees, "{heard:?}");
@@ -216,7 +216,7 @@ fn a_version_that_is_not_ours_has_no_digest() {
     let _ = peer.settled(&mut cluster);
     for version in [v(9), Version::new(7, 1)] {
         peer.send_own(&mut cluster, OwnMessage::DigestGet(DigestGet { version }));
-        let answer = Message::Own(OwnMessage::Digest(DigestAt { version, digest: None }));
+        let answer = Message::Own(OwnMessage::Digest(DigestAt { version, digest: None, asks: false }));
         assert_eq!(peer.settled(&mut cluster), [answer]);
     }
 }
@@ -229,7 +229,10 @@ fn a_search_whose_peer_does_not_answer_ends_with_what_is_known() {
     let peer = Peer::native(&mut cluster, a, "p");
     peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
     cluster.settle();
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(8), digest: Some([9; 32]) }));
+    peer.send_own(
+        &mut cluster,
+        OwnMessage::Digest(DigestAt { version: v(8), digest: Some([9; 32]), asks: false }),
+    );
     cluster.settle();
     assert_eq!(peer.status(&mut cluster).state, "stopped");
     let keepalive_ms = small_config().keepalive_ms;
@@ -353,9 +356,59 @@ fn a_batch_waits_while_what_the_peer_vouched_for_is_compared() {
     };
     peer.send(&mut cluster, &batch(0, 2));
     assert!(peer.settled(&mut cluster).contains(&Message::Ack { watermark: v(2) }));
-    peer.send_own(&mut cluster, OwnMessage::Digest(DigestAt { version: v(1), digest: Some([9; 32]) }));
+    peer.send_own(
+        &mut cluster,
+        OwnMessage::Digest(DigestAt { version: v(1), digest: Some([9; 32]), asks: false }),
+    );
     peer.send(&mut cluster, &batch(2, 3));
     cluster.settle();
     assert_eq!(cluster.replica(b).status().tail, v(2), "another history is not gone on with");
     assert_eq!(peer.status(&mut cluster).state, "stopped");
+}
+
+/// The digest of the first `records` deletions of `k`.
+fn digest_of(records: u64) -> [u8; 32] {
+    let mut cluster = Cluster::new(1);
+    let b = cluster.add("b", false, small_config());
+    let peer = Peer::native(&mut cluster, b, "p");
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    peer.send(&mut cluster, &deletions(records));
+    cluster.settle();
+    cluster.replica(b).status().tail_digest
+}
+
+fn deletions(count: u64) -> Message {
+    let records = (1..=count).map(|i| record("k", State::Deleted, i)).collect();
+    let (from, to) = (Version::ZERO, v(count));
+    Message::Batch(strandline_core::wire::repair::Batch { from, to, more: false, records })
+}
+
+#[test]
+fn an_acknowledgement_while_the_peer_is_judged_again_counts_afterwards() {
+    use strandline_core::journal::command::StorageCommand;
+    use strandline_core::lifecycle::command::Command;
+    use strandline_core::wire::own::{Mark, Position};
+    let mut cluster = Cluster::new(1);
+    let b = cluster.add("b", false, small_config());
+    let mut peer = Peer::native(&mut cluster, b, "p");
+    let tail = Mark { version: v(2), digest: Some(digest_of(2)) };
+    let position = Position { floor: Mark::default(), tail, epochs: Vec::new() };
+    peer.send_own(&mut cluster, OwnMessage::Position(position));
+    let _ = peer.settled(&mut cluster);
+    let other = Peer::native(&mut cluster, b, "q");
+    other.stand(&mut cluster, Version::ZERO, v(3));
+    other.send(&mut cluster, &deletions(3));
+    // Beyond where the peer stood: the digest there is being read.
+    cluster.run(b, |c| !matches!(c, Command::Storage(StorageCommand::Read { .. })));
+    assert_eq!(cluster.replica(b).status().tail, v(3));
+    // It has taken the third from somewhere else.
+    peer.ack(&mut cluster, v(3));
+    assert_eq!(peer.fault(&mut cluster), None);
+    let asked = Message::Own(OwnMessage::DigestGet(DigestGet { version: v(3) }));
+    let heard = peer.settled(&mut cluster);
+    assert!(heard.contains(&asked), "what was not sent here is compared: {heard:?}");
+    let at = DigestAt { version: v(3), digest: Some(digest_of(3)), asks: false };
+    peer.send_own(&mut cluster, OwnMessage::Digest(at));
+    let _ = peer.settled(&mut cluster);
+    assert_eq!((peer.status(&mut cluster).acked, peer.fault(&mut cluster)), (v(3), None));
 }

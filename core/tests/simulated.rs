@@ -62,7 +62,8 @@ fn epochs_that_began_otherwise_are_another_history() {
 
     let stranger = Peer::native(&mut cluster, b, "q");
     let mark = Mark { version: at(9), digest: Some([5; 32]) };
-    let epochs = vec![EpochMark { epoch: 1, start: at(2), authority: AuthorityId::from_text("q") }];
+    let authority = AuthorityId::from_text("q");
+    let epochs = vec![EpochMark { epoch: 1, start: at(2), previous_end: Version::ZERO, authority }];
     stranger.send_own(&mut cluster, OwnMessage::Position(Position { floor: mark, tail: mark, epochs }));
     cluster.settle();
     let verdict = stranger.status(&mut cluster).verdict;

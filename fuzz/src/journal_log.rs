@@ -241,6 +241,7 @@ impl Driven {
                     self.halted = true;
                 }
                 LogEvent::Entered(_) | LogEvent::Compacted { .. } | LogEvent::NotRemoved(_) => {}
+                LogEvent::Checkpointed { .. } | LogEvent::NotCheckpointed(_) => panic!("nobody asked"),
             }
         }
         let pending = self.log.pending();

@@ -21,3 +21,4 @@ pub mod messages;
 pub mod records;
 pub mod recovery;
 pub mod replica;
+pub mod streams;

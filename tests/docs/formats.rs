@@ -12,6 +12,9 @@ use strandline_core::journal::segment::{self, Position, Salt, SegmentHeader};
 use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::lifecycle::entry::{ENTRY_EPOCH_START, ENTRY_RECORD, EpochStart};
 use strandline_core::record::{AuthorityId, Key, Record, State, Version};
+use strandline_core::stream::embedded::entry;
+use strandline_core::stream::op::Nonce;
+use strandline_core::stream::{Event, Handle, Layout, OnceKey, ServerTime, StreamName, Verb, Wanted};
 
 pub(crate) fn parts() -> Vec<(&'static str, String)> {
     vec![
@@ -22,6 +25,7 @@ pub(crate) fn parts() -> Vec<(&'static str, String)> {
         ("epoch start", dump(&epoch_start())),
         ("current", dump(&current())),
         ("checkpoint", dump(&checkpoint())),
+        ("stream entry", dump(&stream_entry())),
         ("recovery", recovery()),
         ("differences", tables_markdown()),
     ]
@@ -59,6 +63,15 @@ fn canonical() -> Vec<u8> {
     let mut out = Vec::new();
     record().encode_canonical(&mut out);
     out
+}
+
+fn stream_entry() -> Vec<u8> {
+    let stream = StreamName::new("orders").expect("a name");
+    let handle = Handle::new(stream, Wanted::default(), Layout::Tagged).expect("a name");
+    let event = Event::new("created", "one").expect("small");
+    let key = OnceKey::new("order-1").expect("short");
+    let op = handle.op(Verb::AddOnce { key, event }, Nonce([0x33; 16]));
+    entry::encode(ServerTime::from_ms(1_700_000_000_000), &op).expect("it changes something")
 }
 
 fn epoch_start() -> Vec<u8> {

@@ -163,13 +163,16 @@ fn sample(kind: MessageType) -> Message {
             epochs: vec![EpochMark {
                 epoch: 1,
                 start: Version::new(1, 1),
+                previous_end: Version::ZERO,
                 authority: AuthorityId::from_text("a"),
             }],
         })),
         MessageType::DigestGet => own(OwnMessage::DigestGet(DigestGet { version: Version::new(1, 7) })),
-        MessageType::Digest => {
-            own(OwnMessage::Digest(DigestAt { version: Version::new(1, 7), digest: Some([0x44; 32]) }))
-        }
+        MessageType::Digest => own(OwnMessage::Digest(DigestAt {
+            version: Version::new(1, 7),
+            digest: Some([0x44; 32]),
+            asks: false,
+        })),
         MessageType::SnapshotOffer => own(OwnMessage::SnapshotOffer(SnapshotOffer {
             cut: Version::new(1, 7),
             cut_digest: Some([0x44; 32]),

@@ -2,4 +2,5 @@
 
 pub mod conformance;
 pub mod coverage;
+pub mod redis_cluster;
 pub mod streams;

@@ -33,7 +33,12 @@ impl Source {
                 let chain = read(&folder.join(&entry.certificate))?;
                 let key = read(&folder.join(&entry.key))?;
                 let authorities = entry.authorities.map(|path| read(&folder.join(path))).transpose()?;
+                let lists = entry.revoked.map(|path| read(&folder.join(path))).transpose()?;
                 let identity = TlsIdentity::from_pem(&chain, &key, authorities.as_deref());
+                let identity = match lists {
+                    Some(lists) => identity.and_then(|identity| identity.with_revoked(&lists)),
+                    None => identity,
+                };
                 Some(identity.map_err(|e| self.unusable(&e.to_string()))?)
             }
             None => None,

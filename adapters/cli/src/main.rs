@@ -8,6 +8,7 @@ mod content;
 mod context;
 mod control;
 mod entropy;
+mod epoch_file;
 mod exit;
 mod migrate;
 mod mirror;
@@ -15,6 +16,7 @@ mod output;
 mod peers;
 mod report;
 mod text;
+mod topics;
 mod tree;
 mod watch;
 

@@ -7,6 +7,7 @@
 //! certificate = "node.pem"     # and those between it and its authority
 //! key = "node.key"
 //! authorities = "ca.pem"       # who vouches for peers; absent: only pinned certificates are believed
+//! revoked = "crl.pem"          # what the authorities have revoked; absent: nothing
 //!
 //! [[peers]]
 //! identity = "b"
@@ -74,6 +75,8 @@ pub(crate) struct TlsEntry {
     pub(crate) key: PathBuf,
     /// The certificates of those who vouch for peers.
     pub(crate) authorities: Option<PathBuf>,
+    /// The lists of what those have revoked.
+    pub(crate) revoked: Option<PathBuf>,
 }
 
 /// Which certificate a peer must show.

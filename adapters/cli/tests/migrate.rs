@@ -10,7 +10,7 @@ use strandline_core::compat::streamhive::journal::{Journal, JournalLimits, Write
 use strandline_core::compat::streamhive::membership::{Membership, MembershipLimits};
 use strandline_core::compat::streamhive::watermarks::{WatermarkLimits, Watermarks};
 use strandline_core::record::{BlobKey, Record, RecordLimits, State, Version};
-use support::{Replica, tree};
+use support::{Replica, tree, wait_until};
 
 fn content(n: u64) -> Vec<u8> {
     format!("content {n}").into_bytes()
@@ -124,4 +124,42 @@ fn what_cannot_be_taken_over_whole_is_not_taken_over() {
     let ended = migrate();
     assert_eq!((ended.code, replica.dir().exists()), (3, false), "{}", ended.stderr);
     assert_eq!(replica.run(["migrate", "--identity", "new"]).code, 2, "neither way is named");
+}
+
+#[test]
+fn what_was_taken_over_is_served_replicated_written_and_given_back_by_either_node() {
+    let mut a = Replica::new();
+    let old = a.path("v1");
+    v1(&old);
+    let report = a.done(["migrate", "--from-streamhive", text(&old), "--identity", "a"]).last();
+    let log = a.status()["log"].as_str().expect("a log").to_owned();
+    let mut b = Replica::new();
+    b.done(["init", "--identity", "b", "--follow", "--log", &log, "--namespace", "documents"]);
+    let address = a.serve("[[peers]]\nidentity = \"b\"\ntoken = \"of b\"\n");
+    b.serve(&format!("token = \"of b\"\n[[peers]]\nidentity = \"a\"\naddress = \"{address}\"\n"));
+    let same = |a: &Replica, b: &Replica| {
+        let tail = a.status()["tail"].clone();
+        wait_until("records and blobs", || b.status()["complete"] == tail);
+        assert_eq!(a.status()["present"], b.status()["present"]);
+    };
+    same(&a, &b);
+    let get = |node: &Replica, key: &str| node.plain(["get", "--namespace", "documents", key]);
+    assert_eq!(get(&b, "key 0298").stdout, content(548));
+    assert_eq!(get(&b, "key 0007").code, 1, "it was deleted");
+    // Its writer may be alive somewhere: nothing is written before somebody says so.
+    let delete = || a.run(["delete", "--namespace", "documents", "key 0298"]);
+    assert_eq!(delete().code, 1);
+    a.done(["fence", "--epoch", "4"]);
+    assert_eq!(delete().code, 0);
+    same(&a, &b);
+    assert_eq!(get(&b, "key 0298").code, 1, "the delete came over");
+    let back = |node: &Replica| node.done(["migrate", "--to-streamhive", text(&node.path("back"))]).last();
+    assert_eq!((a.stop(), b.stop()), (0, 0));
+    let (of_a, of_b) = (back(&a), back(&b));
+    assert_eq!(of_a["state_digest"], of_b["state_digest"]);
+    assert_ne!(of_a["state_digest"], report["state_digest"], "one key less");
+    let again = Replica::new();
+    let given = b.path("back");
+    let again = again.done(["migrate", "--from-streamhive", text(&given), "--identity", "again"]).last();
+    assert_eq!((&again["state_digest"], &again["tail"]), (&of_a["state_digest"], &of_a["tail"]));
 }

@@ -90,6 +90,16 @@ impl Three {
         });
     }
 
+    /// The peers file with which `at` is reseeded from another node, which serves.
+    fn reseed_peers(&self, at: usize, from: usize) -> String {
+        let address = self.addresses[from].as_ref().expect("serves");
+        let token = format!("token = \"of {}\"\n", NAMES[at]);
+        let peer = format!("[[peers]]\nidentity = \"{}\"\naddress = \"{address}\"\n", NAMES[from]);
+        let file = self.nodes[at].path("reseed.toml");
+        std::fs::write(&file, token + &peer).expect("writes");
+        file.to_str().expect("UTF-8").to_owned()
+    }
+
     /// The verdict that a node shows on the peer of this name, once it has one that ended repair.
     fn stopped(&self, at: usize, of: &str) -> String {
         let mut verdict = String::new();
@@ -160,6 +170,37 @@ fn a_member_that_slept_through_a_compaction_catches_up() {
 }
 
 #[test]
+fn a_member_that_was_removed_and_added_again_is_reseeded_before_it_counts() {
+    for_each_shape(|mut three| {
+        three.start_all();
+        for name in ["b", "c"] {
+            three.nodes[0].done(["members", "add", name]);
+        }
+        three.write(0, "one", 5);
+        three.wait_until_same(&[0, 1, 2]);
+        let counts = |three: &Three, state: &str| {
+            let member = three.nodes[0].status()["members"][1].clone();
+            assert_eq!(member["identity"], "c");
+            member["state"] == state && member["counts_at"].is_string() == (state == "active")
+        };
+        wait_until("c to count", || counts(&three, "active"));
+        three.nodes[0].done(["members", "remove", "c"]);
+        let added = three.nodes[0].plain(["members", "add", "c"]);
+        assert!(added.stderr.contains("c was removed before"), "{}", added.stderr);
+        three.write(0, "two", 3);
+        three.wait_until_same(&[0, 1, 2]);
+        assert!(counts(&three, "lapsed"), "it is repaired, and nobody waits for it");
+        three.stop(2);
+        let file = three.reseed_peers(2, 0);
+        three.nodes[2].done(["reseed", "--from", "a", "--peers", &file, "--yes"]);
+        three.start(2);
+        three.write(0, "three", 3);
+        three.wait_until_same(&[0, 1, 2]);
+        wait_until("c to count", || counts(&three, "active"));
+    });
+}
+
+#[test]
 fn a_follower_restored_from_an_old_copy_or_wiped_converges() {
     for_each_shape(|mut three| {
         three.start_all();
@@ -206,14 +247,10 @@ fn a_writer_restored_from_an_old_copy_is_told_on_both_sides_and_reseeded() {
         three.stop(0);
         three.nodes[1].done(["fence", "--epoch", "2"]);
         three.write(1, "after the move", 2);
-        let file = three.nodes[0].path("reseed.toml");
-        let address = three.addresses[1].clone().expect("serves");
-        let peers = format!("token = \"of a\"\n[[peers]]\nidentity = \"b\"\naddress = \"{address}\"\n");
-        std::fs::write(&file, peers).expect("writes");
-        let file = file.to_str().expect("UTF-8");
-        let unconfirmed = three.nodes[0].run(["reseed", "--from", "b", "--peers", file]);
+        let file = three.reseed_peers(0, 1);
+        let unconfirmed = three.nodes[0].run(["reseed", "--from", "b", "--peers", &file]);
         assert_eq!(unconfirmed.code, 1, "{}", unconfirmed.stderr);
-        let done = three.nodes[0].done(["reseed", "--from", "b", "--peers", file, "--yes"]).last();
+        let done = three.nodes[0].done(["reseed", "--from", "b", "--peers", &file, "--yes"]).last();
         assert_eq!(done["tail_digest"], three.nodes[1].status()["tail_digest"]);
         let kept = done["kept"].as_str().expect("a path");
         assert!(Path::new(kept).join("current").exists(), "a copy is kept");

@@ -2,7 +2,10 @@
 
 mod support;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
+    KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::TcpStream;
 use std::process::Command;
@@ -19,13 +22,40 @@ impl Authority {
 
     /// Writes the files of a node called `name` into the home of a replica.
     fn certify(&self, name: &str, replica: &Replica) {
+        self.certify_as(name, 1, replica);
+    }
+
+    /// The same, with a number by which the certificate can be revoked.
+    fn certify_as(&self, name: &str, serial: u64, replica: &Replica) {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.serial_number = Some(SerialNumber::from(serial));
         let certificate = params.signed_by(&key, &self.0).expect("signed");
         let write = |file, text: String| std::fs::write(replica.path(file), text).expect("writes");
         write("node.pem", certificate.pem());
         write("node.key", key.serialize_pem());
         write("ca.pem", self.0.pem());
+    }
+
+    /// Writes the list of what it has revoked.
+    fn revoke(&self, serials: &[u64], replica: &Replica) {
+        let day = date_time_ymd(2020, 1, 1);
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: day,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: day,
+            next_update: date_time_ymd(2020, 2, 1),
+            crl_number: SerialNumber::from(1u64),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let text = list.signed_by(&self.0).and_then(|list| list.pem()).expect("signed");
+        std::fs::write(replica.path("crl.pem"), text).expect("writes");
     }
 }
 
@@ -94,6 +124,41 @@ fn nodes_with_certificates_replicate_and_are_reloaded_while_the_link_stands() {
     std::fs::write(b.path("peers.toml"), calls(&address, "the next")).expect("writes");
     b.done(["reload"]);
     wait_until_same(&a, &b);
+    assert_eq!((a.stop(), b.stop()), (0, 0));
+}
+
+#[test]
+fn a_revoked_certificate_is_of_no_use_after_a_reload() {
+    let authority = Authority::new();
+    let mut a = Replica::writer("a");
+    authority.certify_as("a", 7, &a);
+    a.put("k", b"one");
+    let listed = called("of b").replacen("[tls]\n", "[tls]\nrevoked = \"crl.pem\"\n", 1);
+    assert_eq!(a.try_serve(&listed), Err(2), "there is no such file");
+    authority.revoke(&[9], &a);
+    let address = a.serve(&listed);
+    let mut b = follower(&a);
+    authority.certify_as("b", 8, &b);
+    b.serve(&calls(&address, "of b"));
+    wait_until_same(&a, &b);
+
+    authority.revoke(&[8, 9], &a);
+    assert_eq!(a.done(["reload"]).last()["links_ended"], 0, "what stands goes on");
+    assert_eq!(b.stop(), 0);
+    wait_until("the end of the link", || links(&a) == 0);
+    a.put("k", b"two");
+    b.serve(&calls(&address, "of b"));
+    for _ in 0..20 {
+        assert_eq!((links(&a), links(&b)), (0, 0));
+    }
+    assert_eq!(b.plain(["get", "k"]).stdout, b"one");
+    authority.certify_as("b", 10, &b);
+    b.done(["reload"]);
+    wait_until_same(&a, &b);
+    std::fs::write(a.path("crl.pem"), "no list").expect("writes");
+    let refused = a.run(["reload"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("revoked certificates"), "{}", refused.stderr);
     assert_eq!((a.stop(), b.stop()), (0, 0));
 }
 

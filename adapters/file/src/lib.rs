@@ -36,9 +36,10 @@ mod reseed;
 mod syncs;
 mod threads;
 
-pub use blob::{BlobExecutor, BlobStore, StoreError, StoreGroup, StoredBlob};
+pub use blob::{BlobExecutor, BlobHold, BlobStore, BlobsKept, StoreError, StoreGroup, StoredBlob};
 pub use directory::{Directory, OpenMode};
 pub use executor::{Executor, ExecutorConfig, StorageExecutor};
 pub use journal::{BareJournal, JournalAppendError, JournalOpenError, JournalOptions, ReplayError};
 pub use lock::{InUse, OpenError};
+pub use node::Clock;
 pub use reseed::{Reseed, ReseedError, reseed};

@@ -15,7 +15,7 @@ pub use subscription::{NodeSubscription, SubscribeFailed};
 
 use crate::{BlobStore, Directory, Executor, ExecutorConfig, OpenError, OpenMode};
 use api::Ending;
-pub(crate) use owner::Clock;
+pub use owner::Clock;
 use owner::{Input, Owner};
 use reply::Waiting;
 use std::path::Path;
@@ -47,7 +47,8 @@ pub struct NodeConfig {
     pub executor: ExecutorConfig,
     /// Mutations, reads and requests that may be under way at once, over all handles.
     pub calls_max: usize,
-    /// The blob store, if several logs share one; else the folder `blobs` in the log's directory.
+    /// The blob store, if several logs share one; else the folder `blobs` in the log's directory. From
+    /// one that several logs have used nothing is collected.
     pub blobs: Option<Arc<BlobStore>>,
 }
 
@@ -159,6 +160,7 @@ impl Node {
             None => Recovery::open(clock.now(), seed, config.replica),
         };
         let (replica, report) = recover(recovery, &rx, &executor, &clock)?;
+        blobs.claim(replica.log(), replica.identity()).map_err(OpenError::from)?;
         let ending = Ending::default();
         let waiting = Waiting::new(config.calls_max);
         let handle = NodeHandle::new(tx.clone(), waiting, blobs, path.into(), Arc::clone(&ending));

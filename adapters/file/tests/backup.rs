@@ -72,7 +72,7 @@ fn back_up(
     to: &Path,
     copies: BlobCopies,
 ) -> std::result::Result<Manifest, BackupError> {
-    let moment = begin(replica.handle(), to)?;
+    let (moment, _hold) = begin(replica.handle(), to)?;
     finish(&replica.handle().directory().join("blobs"), to, moment, copies)
 }
 
@@ -205,7 +205,7 @@ fn a_backup_without_its_end_is_none() -> Result {
     let folder = tempfile::tempdir()?;
     let replica = filled(&folder.path().join("log"))?;
     let backup = folder.path().join("backup");
-    begin(replica.handle(), &backup)?;
+    let _hold = begin(replica.handle(), &backup)?;
     replica.close()?;
     let found = restore(&backup, &folder.path().join("back"), BlobCopies::Copy);
     assert!(matches!(found, Err(BackupError::NotWhole { .. })), "{found:?}");

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strandline_core::coverage::{
     Accepted, Admission, Command, Counters, CursorCodec, CursorSet, CursorText, Event, From, Hub,
-    HubCompletion, HubConfig, HubLimits, Item, Outcome, Position, Publish, PublishError, Publishing,
-    Subscribe, SubscribeError, SubscriberId, SubscriptionId, TopicName, TopicStatus, Upstream,
+    HubCompletion, HubConfig, HubLimits, Item, LostReason, Mark, Outcome, Position, Publish, PublishError,
+    Publishing, Subscribe, SubscribeError, SubscriberId, SubscriptionId, TopicName, TopicStatus, Upstream,
 };
 use strandline_core::id::Run;
 use strandline_core::machine::Machine;
@@ -240,6 +240,23 @@ impl HubHandle {
         Ok(self.codec().write(topic.as_str(), mark))
     }
 
+    /// Everything up to `position` was given to [`HubHandle::publish_at`], whatever its topic; see
+    /// [`Hub::handle_fed`](strandline_core::coverage::Hub::handle_fed).
+    pub fn fed(&self, position: Position) {
+        self.each(|locked, now| locked.hub.handle_fed(now, position));
+    }
+
+    /// What was given to [`HubHandle::publish_at`] is lost: nothing is vouched for until
+    /// [`HubHandle::feed_began`].
+    pub fn feed_lost(&self, reason: LostReason) {
+        self.each(|locked, now| locked.hub.handle_feed_lost(now, reason));
+    }
+
+    /// Everything after `at` will be given to [`HubHandle::publish_at`] from now on.
+    pub fn feed_began(&self, at: Mark) {
+        self.each(|locked, now| locked.hub.handle_feed_began(now, at));
+    }
+
     /// Covers a topic whether anybody listens or not.
     ///
     /// # Errors
@@ -346,6 +363,11 @@ impl HubHandle {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = topic.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, step);
         usize::try_from(hash % self.inner.shards.len() as u64).expect("an index")
+    }
+
+    /// Does something to every shard, one after the other.
+    fn each(&self, act: impl Fn(&mut Locked, Now)) {
+        (0..self.inner.shards.len()).for_each(|shard| self.with(shard, &act));
     }
 
     /// Does something under the lock of a shard, then everything that follows without it.

@@ -118,8 +118,22 @@ async fn concurrent_use() {
     }
 }
 
+/// Runs a test that a deadlock would hang, and gives up on it after a while.
+fn in_time(test: impl FnOnce() + Send + 'static) {
+    let (done, over) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        test();
+        done.send(()).expect("somebody waits");
+    });
+    over.recv_timeout(Duration::from_secs(60)).expect("an end, and a good one");
+}
+
 #[test]
 fn reports_fire_outside_the_hub() {
+    in_time(a_report_may_use_the_hub);
+}
+
+fn a_report_may_use_the_hub() {
     let seen = Arc::new(AtomicU64::new(0));
     let counted = seen.clone();
     let report = Box::new(move |hub: &HubHandle, event: &Event| {

@@ -42,43 +42,23 @@ impl AttemptEnd {
     }
 }
 
-/// Delays that double up to a bound, each shortened by up to a half at random, so that peers that
-/// lost the same node do not all come back at once.
+/// The delays of a dialer for one peer: how an attempt ended decides which comes next.
 #[derive(Clone, Debug)]
-pub(crate) struct Backoff {
-    seed: Seed,
-    label: String,
-    attempts: u64,
-    next_ms: u64,
-    first_ms: u64,
-    max_ms: u64,
-}
+pub(crate) struct Backoff(strandline_core::backoff::Backoff);
 
 impl Backoff {
     /// Delays for one peer: another label gives other random numbers.
     pub(crate) fn new(config: &NetConfig, seed: Seed, label: String) -> Self {
-        let first_ms = config.retry_ms.max(1);
-        Self {
-            seed,
-            label,
-            attempts: 0,
-            next_ms: first_ms,
-            first_ms,
-            max_ms: config.retry_ms_max.max(first_ms),
-        }
+        Self(strandline_core::backoff::Backoff::new(config.retry_ms, config.retry_ms_max, seed, label))
     }
 
     /// The delay after an attempt that ended so.
     pub(crate) fn after(&mut self, end: AttemptEnd) -> Duration {
-        let whole_ms = match end.pace() {
-            Pace::StartOver => self.first_ms,
-            Pace::Grow => self.next_ms,
-            Pace::Slow => self.max_ms,
-        };
-        self.next_ms = whole_ms.saturating_mul(2).min(self.max_ms);
-        self.attempts += 1;
-        let jitter = self.seed.number(&self.label, self.attempts) % (whole_ms / 2 + 1);
-        Duration::from_millis(whole_ms - jitter)
+        Duration::from_millis(match end.pace() {
+            Pace::StartOver => self.0.first_ms(),
+            Pace::Grow => self.0.grown_ms(),
+            Pace::Slow => self.0.longest_ms(),
+        })
     }
 }
 

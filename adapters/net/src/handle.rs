@@ -9,6 +9,7 @@ use strandline_core::lifecycle::api::{
     Change, Compacted, Entry, Fenced, MembersChange, Mutation, Scan, ScanPage, Status,
 };
 use strandline_core::lifecycle::command::BlobPiece;
+use strandline_core::lifecycle::epoch_source::{EpochSource, EpochStep};
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::{BlobKey, Key, RecordError, Version};
 use strandline_file::node::{
@@ -187,6 +188,27 @@ impl Handle {
         rx.await.expect("the node answers every call")
     }
 
+    /// Asks `source` once, on this task, and takes the epoch it gives if that is a new one; ends when the
+    /// epoch has begun, durably. To be called from time to time: who holds a lease is nowhere told.
+    ///
+    /// Dropped: a move that has begun goes on.
+    ///
+    /// # Errors
+    /// [`TakeEpochError`] says who was in the way; nothing was taken.
+    pub async fn take_epoch<S: EpochSource>(
+        &self,
+        source: &mut S,
+    ) -> Result<EpochTaken, TakeEpochError<S::Error>> {
+        let given = source.epoch().map_err(TakeEpochError::Source)?;
+        let step = self.read(move |replica| replica.epoch_step(given)).await;
+        match step.map_err(RequestFailed::from)? {
+            EpochStep::Take(epoch) => Ok(EpochTaken::Taken(self.fence(epoch).await?)),
+            EpochStep::NotHeld => Ok(EpochTaken::NotHeld),
+            EpochStep::Held => Ok(EpochTaken::Held),
+            EpochStep::Over { known } => Ok(EpochTaken::Over { known }),
+        }
+    }
+
     /// Changes who counts for compaction; ends when the change is durable.
     ///
     /// Dropped: it goes on.
@@ -232,6 +254,33 @@ impl Handle {
         (self.blocking)(Box::new(move || drop(tx.send(work()))));
         rx.await.ok()
     }
+}
+
+/// What came of the epoch that a source gave.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum EpochTaken {
+    /// It began now.
+    Taken(Fenced),
+    /// This replica writes in it already.
+    Held,
+    /// The source gave none: nothing was changed.
+    NotHeld,
+    /// It is over, or another one's: nothing was changed.
+    Over {
+        /// The highest epoch known here or at peers.
+        known: u64,
+    },
+}
+
+/// Why an epoch was not taken.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TakeEpochError<E> {
+    /// The source could not be asked.
+    #[error("expected an epoch of its source, found: {0}")]
+    Source(E),
+    /// The node did not take it.
+    #[error(transparent)]
+    Request(#[from] RequestFailed),
 }
 
 impl std::fmt::Debug for Handle {

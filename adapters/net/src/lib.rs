@@ -31,7 +31,7 @@ mod tls;
 pub use access::{Access, AccessError};
 pub use config::NetConfig;
 pub use counters::{NetStatus, Refusal};
-pub use handle::Handle;
+pub use handle::{EpochTaken, Handle, TakeEpochError};
 pub use network::{Network, NetworkConfig, NetworkError, Replaced, Steer};
 pub use peers::{Peer, TokenDigest};
 pub use runtime::Runtime;

@@ -9,7 +9,7 @@ mod verify;
 use crate::connection::{Connection, Metered};
 use futures::{AsyncRead, AsyncWrite};
 use futures_rustls::pki_types::pem::PemObject;
-use futures_rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use futures_rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use futures_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
@@ -32,6 +32,7 @@ pub struct TlsIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     authorities: Vec<CertificateDer<'static>>,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
 /// Why there is no TLS: the caller's mistake. No message repeats what a file holds.
@@ -66,7 +67,23 @@ impl TlsIdentity {
                 Some(text) => certificates("at least one authority's certificate", text)?,
                 None => Vec::new(),
             },
+            revoked: Vec::new(),
         })
+    }
+
+    /// Believes nothing any more that these lists of the authorities name, as PEM. A list counts also when
+    /// its time has run out; an authority without a list has revoked nothing. Pins stand above them.
+    ///
+    /// # Errors
+    /// The text is not what it should be.
+    pub fn with_revoked(mut self, lists: &[u8]) -> Result<Self, TlsError> {
+        let expected = "at least one list of revoked certificates";
+        let found = CertificateRevocationListDer::pem_slice_iter(lists).collect::<Result<Vec<_>, _>>();
+        self.revoked = found.map_err(|e| pem(expected, &e))?;
+        if self.revoked.is_empty() {
+            return Err(TlsError::Pem { expected, found: "none".into() });
+        }
+        Ok(self)
     }
 }
 
@@ -118,14 +135,14 @@ impl Tls {
         pins: BTreeSet<[u8; 32]>,
         callers: Callers,
     ) -> Result<Self, TlsError> {
-        let TlsIdentity { chain, key, authorities } = identity;
+        let TlsIdentity { chain, key, authorities, revoked } = identity;
         let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
         let mut roots = RootCertStore::empty();
         for authority in authorities {
             roots.add(authority).map_err(unusable)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = PeerVerifier::new(roots, pins.clone(), callers, &provider)?;
+        let verifier = PeerVerifier::new(roots, &revoked, pins.clone(), callers, &provider)?;
         let verifier = Arc::new(verifier);
         let versions = [&rustls::version::TLS13];
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))

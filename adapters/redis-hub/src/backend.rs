@@ -1,11 +1,14 @@
 //! Executes a hub's commands at a server.
 
 use crate::connection::Subscriptions;
+use crate::history;
 use crate::names::HubNames;
-use crate::script::{Asked, HubScripts, Offer, failed, fault, minted, standing};
-use futures::future::BoxFuture;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value};
+use crate::script::{Asked, HubScripts, Keeping, Offer, PubSub, failed, fault, minted, standing};
+use crate::server::{Commands, Server};
+use redis::cluster::ClusterClient;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo as _, ProtocolVersion, RedisError,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_core::coverage::{Command, SubscriptionId, TopicName};
@@ -23,15 +26,26 @@ pub struct RedisOptions {
     pub topic_state_ms: u64,
     /// How long a publish token is remembered: the longest that a repeat may come late.
     pub token_ms: u64,
+    /// Events of each topic that the server keeps for those whom no buffer reaches, as a hub that has
+    /// just started; zero keeps none. Used with
+    /// [`HubConfig::history`](strandline_core::coverage::HubConfig::history). Of the instances that publish
+    /// to a topic the last one decides.
+    pub history_events_max: u64,
     /// How long the server may take to connect or answer.
     pub answer_ms: u64,
 }
 
 impl RedisOptions {
-    /// With a day for topics, a minute for tokens, and two seconds for answers.
+    /// With a day for topics, a minute for tokens, 1,000 events of history, and two seconds for answers.
     #[must_use]
     pub const fn new(names: HubNames) -> Self {
-        Self { names, topic_state_ms: 86_400_000, token_ms: 60_000, answer_ms: 2_000 }
+        Self {
+            names,
+            topic_state_ms: 86_400_000,
+            token_ms: 60_000,
+            history_events_max: 1_000,
+            answer_ms: 2_000,
+        }
     }
 }
 
@@ -46,9 +60,8 @@ enum Order {
 pub struct RedisBackend {
     runtime: runtime::Handle,
     scripts: Arc<HubScripts>,
-    client: Client,
-    config: AsyncConnectionConfig,
-    commands: Arc<Mutex<Option<MultiplexedConnection>>>,
+    server: Server,
+    commands: Arc<Mutex<Option<Commands>>>,
     // As many orders wait as the hub has topics, at most: one subscription each, and the end of one.
     orders: mpsc::UnboundedSender<Order>,
 }
@@ -60,31 +73,53 @@ impl RedisBackend {
     /// # Errors
     /// If `url` cannot be read.
     pub fn new(url: &str, options: &RedisOptions) -> Result<Self, RedisError> {
-        let client = Client::open(url)?;
-        let info = client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.set_redis_settings(settings))?;
+        let seed = resp3(url)?;
         let wait = Some(Duration::from_millis(options.answer_ms));
         let config = AsyncConnectionConfig::new().set_connection_timeout(wait).set_response_timeout(wait);
-        let runtime = runtime::Handle::current();
-        let (orders, received) = mpsc::unbounded_channel();
-        let subscriptions = Subscriptions::new(client.clone(), options.answer_ms);
-        runtime.spawn(execute(subscriptions, options.names.clone(), received));
-        let scripts = HubScripts::new(options.names.clone(), options.topic_state_ms, options.token_ms);
-        let commands = Arc::new(Mutex::new(None));
-        Ok(Self { runtime, scripts: Arc::new(scripts), client, config, commands, orders })
+        let server = Server::One { client: Client::open(seed.clone())?, config };
+        Ok(Self::start(server, PubSub::Plain, vec![seed], options))
     }
 
-    /// Runs a script of `ask`, over a connection that is made anew if the last one ended.
-    fn run(
+    /// Prepares to use the cluster that the servers at `urls` belong to: any of its masters, best several.
+    /// Each topic lives on the master of its slot, its events too (sharded pub/sub, from Redis 7.0 on).
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If there is no URL, or one cannot be read.
+    pub fn cluster(urls: &[String], options: &RedisOptions) -> Result<Self, RedisError> {
+        let seeds: Vec<ConnectionInfo> = urls.iter().map(|url| resp3(url)).collect::<Result<_, _>>()?;
+        let wait = Duration::from_millis(options.answer_ms);
+        let client = ClusterClient::builder(urls.iter().map(String::as_str))
+            .connection_timeout(wait)
+            .response_timeout(wait)
+            .overall_response_timeout(Some(2 * wait))
+            .build()?;
+        Ok(Self::start(Server::Cluster(client), PubSub::Sharded, seeds, options))
+    }
+
+    fn start(server: Server, pubsub: PubSub, seeds: Vec<ConnectionInfo>, options: &RedisOptions) -> Self {
+        let runtime = runtime::Handle::current();
+        let (orders, received) = mpsc::unbounded_channel();
+        let subscriptions = Subscriptions::new(pubsub, seeds, options.answer_ms);
+        runtime.spawn(execute(subscriptions, options.names.clone(), received));
+        let RedisOptions { topic_state_ms, token_ms, history_events_max, .. } = *options;
+        let keeping = Keeping { topic_state_ms, token_ms, history_events_max };
+        let scripts = Arc::new(HubScripts::new(options.names.clone(), keeping, pubsub));
+        Self { runtime, scripts, server, commands: Arc::new(Mutex::new(None)), orders }
+    }
+
+    /// Asks over a connection that is made anew if the last one ended.
+    fn run<T, F>(
         &self,
-        ask: impl FnOnce(Arc<HubScripts>, MultiplexedConnection) -> Asking + Send + 'static,
-        answer: impl FnOnce(Result<Value, StorageFault>) + Send + 'static,
-    ) {
-        let (client, config) = (self.client.clone(), self.config.clone());
-        let (commands, scripts) = (self.commands.clone(), self.scripts.clone());
+        ask: impl FnOnce(Arc<HubScripts>, Commands) -> F + Send + 'static,
+        answer: impl FnOnce(Result<T, StorageFault>) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        F: Future<Output = Result<T, RedisError>> + Send,
+    {
+        let (server, commands, scripts) = (self.server.clone(), self.commands.clone(), self.scripts.clone());
         self.runtime.spawn(async move {
-            let result = match connected(&client, &config, &commands).await {
+            let result = match connected(&server, &commands).await {
                 Err(error) => Err(error),
                 Ok(connection) => ask(scripts, connection).await,
             };
@@ -96,19 +131,19 @@ impl RedisBackend {
     }
 }
 
-type Asking = BoxFuture<'static, Result<Value, RedisError>>;
+/// Push messages come with this version of the protocol only.
+fn resp3(url: &str) -> Result<ConnectionInfo, RedisError> {
+    let info = url.into_connection_info()?;
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Ok(info.set_redis_settings(settings))
+}
 
-async fn connected(
-    client: &Client,
-    config: &AsyncConnectionConfig,
-    commands: &Mutex<Option<MultiplexedConnection>>,
-) -> Result<MultiplexedConnection, RedisError> {
+async fn connected(server: &Server, commands: &Mutex<Option<Commands>>) -> Result<Commands, RedisError> {
     let mut held = commands.lock().await;
     if let Some(connection) = &*held {
         return Ok(connection.clone());
     }
-    let connection = client.get_multiplexed_async_connection_with_config(config).await?;
-    Ok(held.insert(connection).clone())
+    Ok(held.insert(server.connect().await?).clone())
 }
 
 async fn execute(mut to: Subscriptions, names: HubNames, mut orders: mpsc::UnboundedReceiver<Order>) {
@@ -134,13 +169,8 @@ impl Backend for RedisBackend {
                 let _ = self.orders.send(Order::Unsubscribe(handle, id, topic));
             }
             Command::Position { ticket, topic, seen, nonce } => self.run(
-                move |scripts: Arc<HubScripts>, mut connection: MultiplexedConnection| {
-                    Box::pin(async move {
-                        scripts
-                            .position(Asked { topic: &topic, seen, nonce })
-                            .invoke_async(&mut connection)
-                            .await
-                    })
+                move |scripts, mut commands| async move {
+                    commands.call(&scripts.position(Asked { topic: &topic, seen, nonce })).await
                 },
                 move |result| {
                     let result = result.and_then(|value| standing(&value));
@@ -148,22 +178,29 @@ impl Backend for RedisBackend {
                 },
             ),
             Command::Publish { ticket, topic, seen, nonce, token, kind, payload, at } => self.run(
-                move |scripts: Arc<HubScripts>, mut connection: MultiplexedConnection| {
-                    Box::pin(async move {
-                        let asked = Asked { topic: &topic, seen, nonce };
-                        let offer = Offer { token: &token, at, kind: &kind, payload: &payload };
-                        scripts.publish(asked, offer).invoke_async(&mut connection).await
-                    })
+                move |scripts, mut commands| async move {
+                    let asked = Asked { topic: &topic, seen, nonce };
+                    let offer = Offer { token: &token, at, kind: &kind, payload: &payload };
+                    commands.call(&scripts.publish(asked, offer)).await
                 },
                 move |result| {
                     let result = result.and_then(|value| minted(&value));
                     handle.complete(shard, ticket.complete(result));
                 },
             ),
-            Command::History { ticket, .. } => {
+            Command::History { ticket, .. } if self.scripts.keeping().history_events_max == 0 => {
                 let none = "expected a shared history, found a hub without one".to_owned();
                 handle.complete(shard, ticket.complete(Err(fault(StorageCause::Missing, none))));
             }
+            Command::History { ticket, topic, after, events_max } => self.run(
+                move |scripts, mut commands| async move {
+                    history::read(&scripts, &mut commands, (&topic, after, events_max)).await
+                },
+                move |result| {
+                    let result = result.and_then(|read| read);
+                    handle.complete(shard, ticket.complete(result));
+                },
+            ),
         }
     }
 }

@@ -1,27 +1,39 @@
-//! The connection that events come over.
+//! The connections that events come over: one to a server, one to each master of a cluster.
 //!
-//! The server's push messages are handed to the hub in the order of the connection, by the task that
+//! A server's push messages are handed to the hub in the order of their connection, by the task that
 //! reads it: nothing lies between them. A connection is used until it ends; its end is told for every
 //! subscription on it, and the next request makes another one.
 
+use crate::script::PubSub;
 use crate::wire::decode;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, PushInfo, PushKind, RedisError, Value,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strandline_core::coverage::{SubscriptionId, Upstream};
 use strandline_hub::{HubHandle, ShardId};
 
-/// Whose a channel is: one subscription at a time.
-type Routes = BTreeMap<Vec<u8>, (ShardId, SubscriptionId)>;
+/// Redirections followed for one subscription: from anywhere to the owner, and once more while slots move.
+const HOPS_MAX: usize = 4;
+
+/// Whose a channel is: one subscription at a time. `None` once the connection has ended.
+type Routes = Option<BTreeMap<Vec<u8>, (ShardId, SubscriptionId)>>;
+
+/// A connection that is used, or has ended.
+struct Live {
+    connection: MultiplexedConnection,
+    routes: Arc<Mutex<Routes>>,
+}
 
 /// The subscriptions of one backend.
 pub(crate) struct Subscriptions {
-    client: Client,
+    pubsub: PubSub,
+    seeds: Vec<ConnectionInfo>,
     answer_ms: u64,
-    live: Option<MultiplexedConnection>,
-    routes: Arc<Mutex<Routes>>,
+    live: BTreeMap<String, Live>,
 }
 
 fn lock(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
@@ -29,8 +41,8 @@ fn lock(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
 }
 
 impl Subscriptions {
-    pub(crate) fn new(client: Client, answer_ms: u64) -> Self {
-        Self { client, answer_ms, live: None, routes: Arc::default() }
+    pub(crate) const fn new(pubsub: PubSub, seeds: Vec<ConnectionInfo>, answer_ms: u64) -> Self {
+        Self { pubsub, seeds, answer_ms, live: BTreeMap::new() }
     }
 
     /// Asks for a channel. The hub hears of its confirmation in the order of the connection, or that
@@ -42,78 +54,165 @@ impl Subscriptions {
         id: SubscriptionId,
         channel: String,
     ) {
-        let Some(mut connection) = self.connection(handle).await else {
-            return handle.upstream(shard, id, Upstream::Lost);
-        };
-        lock(&self.routes).insert(channel.clone().into_bytes(), (shard, id));
-        if connection.subscribe(&channel).await.is_err() {
-            self.drop_connection(handle);
+        let mut asked = 0;
+        let mut next = self.seeds.clone();
+        next.reverse();
+        while let Some(at) = next.pop() {
+            match self.ask(&at, handle, (shard, id), &channel).await {
+                Ok(()) => return,
+                Err(error) => {
+                    asked += 1;
+                    let owner = error.and_then(|error| moved(&at, &error));
+                    next.extend(owner.filter(|_| asked <= HOPS_MAX));
+                }
+            }
         }
+        handle.upstream(shard, id, Upstream::Lost);
+    }
+
+    /// Asks one server. The error is what it said, if it said anything.
+    async fn ask(
+        &mut self,
+        at: &ConnectionInfo,
+        handle: &HubHandle,
+        route: (ShardId, SubscriptionId),
+        channel: &str,
+    ) -> Result<(), Option<RedisError>> {
+        let live = self.connection(at, handle).await.map_err(Some)?;
+        let (routes, mut connection) = (live.routes.clone(), live.connection.clone());
+        match &mut *lock(&routes) {
+            Some(open) => _ = open.insert(channel.as_bytes().to_vec(), route),
+            None => return Err(None),
+        }
+        let command = redis::cmd(self.pubsub.subscribe()).arg(channel).clone();
+        let Err(error) = command.exec_async(&mut connection).await else { return Ok(()) };
+        let ours = lock(&routes).as_mut().and_then(|open| open.remove(channel.as_bytes())).is_some();
+        if error.code().is_none() {
+            // It does not answer: given up with all that is on it.
+            lose(handle, &routes);
+        }
+        // Where the end of the connection took the route, the hub has been told.
+        if ours { Err(Some(error)) } else { Ok(()) }
     }
 
     /// Ends a subscription, unless the channel is another one's already.
     pub(crate) async fn unsubscribe(&mut self, handle: &HubHandle, id: SubscriptionId, channel: String) {
-        let ours = lock(&self.routes).get(channel.as_bytes()).is_some_and(|(_, current)| *current == id);
-        if !ours {
+        for live in self.live.values() {
+            {
+                let mut routes = lock(&live.routes);
+                let Some(open) = routes.as_mut() else { continue };
+                if open.get(channel.as_bytes()).is_none_or(|(_, current)| *current != id) {
+                    continue;
+                }
+                open.remove(channel.as_bytes());
+            }
+            let command = redis::cmd(self.pubsub.unsubscribe()).arg(&channel).clone();
+            if command.exec_async(&mut live.connection.clone()).await.is_err() {
+                lose(handle, &live.routes);
+            }
             return;
-        }
-        lock(&self.routes).remove(channel.as_bytes());
-        if let Some(mut connection) = self.live.clone()
-            && connection.unsubscribe(&channel).await.is_err()
-        {
-            self.drop_connection(handle);
         }
     }
 
-    async fn connection(&mut self, handle: &HubHandle) -> Option<MultiplexedConnection> {
-        // Whatever was on a connection that ended was told by its last push message.
-        if self.live.is_none() || lock(&self.routes).is_empty() {
-            self.routes = Arc::default();
-            let (routes, handle) = (self.routes.clone(), handle.clone());
+    async fn connection(&mut self, at: &ConnectionInfo, handle: &HubHandle) -> Result<&Live, RedisError> {
+        let address = at.addr().to_string();
+        // Whatever was on a connection that ended was told at its end.
+        self.live.retain(|_, live| lock(&live.routes).is_some());
+        if !self.live.contains_key(&address) {
+            let routes: Arc<Mutex<Routes>> = Arc::new(Mutex::new(Some(BTreeMap::new())));
+            let (pushed_to, handle) = (routes.clone(), handle.clone());
             let wait = Duration::from_millis(self.answer_ms);
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(wait))
                 .set_response_timeout(Some(wait))
                 .set_push_sender(move |push: PushInfo| -> Result<(), std::convert::Infallible> {
-                    pushed(&handle, &routes, push);
+                    pushed(&handle, &pushed_to, push);
                     Ok(())
                 });
-            self.live = self.client.get_multiplexed_async_connection_with_config(&config).await.ok();
+            let client = Client::open(at.clone())?;
+            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            self.live.insert(address.clone(), Live { connection, routes });
         }
-        self.live.clone()
-    }
-
-    /// A connection that does not answer is given up with all that is on it.
-    fn drop_connection(&mut self, handle: &HubHandle) {
-        self.live = None;
-        lose(handle, &self.routes);
+        Ok(&self.live[&address])
     }
 }
 
+/// Where a server says that a channel is, reached as that server was.
+fn moved(from: &ConnectionInfo, error: &RedisError) -> Option<ConnectionInfo> {
+    let (address, _) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    let host_of = |ours: &str| if host.is_empty() { ours.to_owned() } else { host.to_owned() };
+    let addr = match from.addr() {
+        ConnectionAddr::Tcp(ours, _) => ConnectionAddr::Tcp(host_of(ours), port),
+        ConnectionAddr::TcpTls { host: ours, insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+            host: host_of(ours),
+            port,
+            insecure: *insecure,
+            tls_params: tls_params.clone(),
+        },
+        // Clusters are reached by addresses only.
+        ConnectionAddr::Unix(_) => return None,
+        _ => return None,
+    };
+    Some(from.clone().set_addr(addr))
+}
+
+/// A connection is over: it is told for every subscription on it.
 fn lose(handle: &HubHandle, routes: &Mutex<Routes>) {
-    let all = std::mem::take(&mut *lock(routes));
+    let all = lock(routes).take().unwrap_or_default();
     for (shard, id) in all.into_values() {
         handle.upstream(shard, id, Upstream::Lost);
     }
 }
 
-fn pushed(handle: &HubHandle, routes: &Mutex<Routes>, push: PushInfo) {
-    if matches!(push.kind, PushKind::Disconnection) {
-        return lose(handle, routes);
+/// What a push message means.
+enum Pushed {
+    Confirmed,
+    Message,
+    /// A slot left this server with all its channels. The client library takes that word for the answer to
+    /// whatever is under way, so that no answer of this connection means anything any more.
+    Taken,
+    Ended,
+    Nothing,
+}
+
+const fn meaning(kind: &PushKind) -> Pushed {
+    match kind {
+        PushKind::Subscribe | PushKind::SSubscribe => Pushed::Confirmed,
+        PushKind::Message | PushKind::SMessage => Pushed::Message,
+        PushKind::SUnsubscribe => Pushed::Taken,
+        PushKind::Disconnection => Pushed::Ended,
+        PushKind::Other(_)
+        | PushKind::Invalidate
+        | PushKind::PMessage
+        | PushKind::Unsubscribe
+        | PushKind::PUnsubscribe
+        | PushKind::PSubscribe => Pushed::Nothing,
+        _ => Pushed::Nothing,
     }
-    let input = if matches!(push.kind, PushKind::Subscribe | PushKind::SSubscribe) {
-        Upstream::Confirmed
-    } else if matches!(push.kind, PushKind::Message | PushKind::SMessage) {
-        match push.data.get(1) {
+}
+
+fn pushed(handle: &HubHandle, routes: &Mutex<Routes>, push: PushInfo) {
+    let meant = meaning(&push.kind);
+    let route = match push.data.first() {
+        Some(Value::BulkString(channel)) => lock(routes).as_ref().and_then(|open| open.get(channel).copied()),
+        Some(_) | None => None,
+    };
+    let tell = |input| {
+        if let Some((shard, id)) = route {
+            handle.upstream(shard, id, input);
+        }
+    };
+    match meant {
+        Pushed::Ended => lose(handle, routes),
+        // Who unsubscribes takes the route away first.
+        Pushed::Taken if route.is_some() => lose(handle, routes),
+        Pushed::Taken | Pushed::Nothing => {}
+        Pushed::Confirmed => tell(Upstream::Confirmed),
+        Pushed::Message => tell(match push.data.get(1) {
             Some(Value::BulkString(bytes)) => decode(bytes).unwrap_or(Upstream::Undecodable),
             Some(_) | None => Upstream::Undecodable,
-        }
-    } else {
-        return;
-    };
-    let Some(Value::BulkString(channel)) = push.data.first() else { return };
-    let route = lock(routes).get(channel).copied();
-    if let Some((shard, id)) = route {
-        handle.upstream(shard, id, input);
+        }),
     }
 }

@@ -53,6 +53,12 @@ impl HubNames {
         format!("{}{{{topic}}}:live", self.prefix)
     }
 
+    /// The stream of the events that are kept for those who come back late.
+    #[must_use]
+    pub fn history(&self, topic: &TopicName) -> String {
+        format!("{}{{{topic}}}:history", self.prefix)
+    }
+
     /// The record of one publish.
     #[must_use]
     pub fn token(&self, topic: &TopicName, token: &str) -> String {
@@ -70,6 +76,7 @@ mod tests {
         let topic = TopicName::parse("orders:7").unwrap();
         assert_eq!(names.state(&topic), "strandline:hub:prod-1:{orders:7}:state");
         assert_eq!(names.channel(&topic), "strandline:hub:prod-1:{orders:7}:live");
+        assert_eq!(names.history(&topic), "strandline:hub:prod-1:{orders:7}:history");
         assert_eq!(names.token(&topic, "k"), "strandline:hub:prod-1:{orders:7}:token:k");
     }
 

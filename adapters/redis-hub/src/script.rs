@@ -2,7 +2,7 @@
 
 use crate::names::HubNames;
 use crate::wire::number;
-use redis::{Script, ScriptInvocation, Value};
+use redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value};
 use strandline_core::coverage::{Accepted, Mark, Minted, Position, Standing, TopicName};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::{Incarnation, hex};
@@ -36,23 +36,123 @@ pub struct Offer<'a> {
     pub payload: &'a [u8],
 }
 
+/// How events go out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PubSub {
+    /// Over channels of a server.
+    Plain,
+    /// Over the channels of a cluster's shards: each stays with the master of its topic.
+    Sharded,
+}
+
+impl PubSub {
+    pub(crate) const fn publish(self) -> &'static str {
+        match self {
+            Self::Plain => "PUBLISH",
+            Self::Sharded => "SPUBLISH",
+        }
+    }
+
+    pub(crate) const fn subscribe(self) -> &'static str {
+        match self {
+            Self::Plain => "SUBSCRIBE",
+            Self::Sharded => "SSUBSCRIBE",
+        }
+    }
+
+    pub(crate) const fn unsubscribe(self) -> &'static str {
+        match self {
+            Self::Plain => "UNSUBSCRIBE",
+            Self::Sharded => "SUNSUBSCRIBE",
+        }
+    }
+}
+
+/// What the scripts keep, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Keeping {
+    /// How long the state and the history of a topic outlive their last use.
+    pub topic_state_ms: u64,
+    /// How long a publish token is remembered.
+    pub token_ms: u64,
+    /// Events that the history of a topic keeps; zero keeps none.
+    pub history_events_max: u64,
+}
+
+/// A script as a server knows it.
+#[derive(Clone, Debug)]
+struct Program {
+    code: String,
+    hash: String,
+}
+
+impl Program {
+    fn new(script: &str, pubsub: PubSub) -> Self {
+        let code = format!("local PUBLISH = '{}'\n{STANDING}{script}", pubsub.publish());
+        Self { hash: Script::new(&code).get_hash().to_owned(), code }
+    }
+}
+
+/// One run of a script, with all the keys that it touches.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    program: &'a Program,
+    keys: Vec<String>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Call<'_> {
+    /// By its hash, as servers remember it.
+    pub(crate) fn short(&self) -> Cmd {
+        self.command("EVALSHA", &self.program.hash)
+    }
+
+    /// With its text, for a server that does not know it. A cluster's masters learn it one by one, so
+    /// that one which is gone costs its own topics only.
+    pub(crate) fn whole(&self) -> Cmd {
+        self.command("EVAL", &self.program.code)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
+        command
+    }
+
+    fn arg(&mut self, argument: impl AsRef<[u8]>) -> &mut Self {
+        self.arguments.push(argument.as_ref().to_vec());
+        self
+    }
+
+    fn run(&self, connection: &mut dyn redis::ConnectionLike) -> Result<Value, StorageFault> {
+        let answer = match self.short().query(connection) {
+            Err(error) if unknown(&error) => self.whole().query(connection),
+            answer => answer,
+        };
+        answer.map_err(|error| failed(&error))
+    }
+}
+
+/// The server has not seen this script, and did nothing.
+pub(crate) fn unknown(error: &redis::RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
 /// The scripts of one installation.
 #[derive(Clone, Debug)]
 pub struct HubScripts {
     names: HubNames,
-    topic_state_ms: u64,
-    token_ms: u64,
-    position: Script,
-    publish: Script,
+    keeping: Keeping,
+    position: Program,
+    publish: Program,
 }
 
 impl HubScripts {
-    /// With the lifetimes of a topic's state since its last use, and of a publish token.
+    /// The scripts that use these names.
     #[must_use]
-    pub fn new(names: HubNames, topic_state_ms: u64, token_ms: u64) -> Self {
-        let with_standing = |script: &str| Script::new(&format!("{STANDING}{script}"));
-        let (position, publish) = (with_standing(POSITION), with_standing(PUBLISH));
-        Self { names, topic_state_ms, token_ms, position, publish }
+    pub fn new(names: HubNames, keeping: Keeping, pubsub: PubSub) -> Self {
+        let (position, publish) = (Program::new(POSITION, pubsub), Program::new(PUBLISH, pubsub));
+        Self { names, keeping, position, publish }
     }
 
     /// The names they use.
@@ -61,33 +161,35 @@ impl HubScripts {
         &self.names
     }
 
+    pub(crate) const fn keeping(&self) -> Keeping {
+        self.keeping
+    }
+
     /// The position script, ready to run.
-    #[must_use]
-    pub fn position(&self, asked: Asked<'_>) -> ScriptInvocation<'_> {
-        let mut run = self.position.prepare_invoke();
-        run.key(self.names.state(asked.topic)).arg(self.names.channel(asked.topic));
-        self.standing(&mut run, asked);
-        run
+    pub(crate) fn position(&self, asked: Asked<'_>) -> Call<'_> {
+        self.call(&self.position, asked)
     }
 
     /// The publish script, ready to run.
-    #[must_use]
-    pub fn publish(&self, asked: Asked<'_>, offer: Offer<'_>) -> ScriptInvocation<'_> {
-        let mut run = self.publish.prepare_invoke();
-        run.key(self.names.state(asked.topic))
-            .key(self.names.token(asked.topic, offer.token))
-            .arg(self.names.channel(asked.topic));
-        self.standing(&mut run, asked);
-        run.arg(self.token_ms).arg(offer.at.0).arg(offer.kind).arg(offer.payload);
-        run
+    pub(crate) fn publish(&self, asked: Asked<'_>, offer: Offer<'_>) -> Call<'_> {
+        let mut call = self.call(&self.publish, asked);
+        call.keys.push(self.names.token(asked.topic, offer.token));
+        call.arg(self.keeping.token_ms.to_string()).arg(offer.at.0.to_string());
+        call.arg(offer.kind).arg(offer.payload).arg(self.keeping.history_events_max.to_string());
+        call
     }
 
-    fn standing(&self, run: &mut ScriptInvocation<'_>, asked: Asked<'_>) {
-        let (incarnation, sequence) = match asked.seen {
+    fn call<'a>(&'a self, program: &'a Program, asked: Asked<'_>) -> Call<'a> {
+        let Asked { topic, seen, nonce } = asked;
+        let (incarnation, sequence) = match seen {
             None => (String::new(), 0),
             Some(seen) => (seen.incarnation.to_string(), seen.position.as_sequence().unwrap_or(u64::MAX)),
         };
-        run.arg(hex(&asked.nonce)).arg(incarnation).arg(sequence).arg(self.topic_state_ms);
+        let keys = vec![self.names.state(topic), self.names.history(topic)];
+        let mut call = Call { program, keys, arguments: Vec::new() };
+        call.arg(self.names.channel(topic)).arg(hex(&nonce)).arg(incarnation).arg(sequence.to_string());
+        call.arg(self.keeping.topic_state_ms.to_string());
+        call
     }
 }
 
@@ -148,8 +250,7 @@ impl HubScripts {
         connection: &mut dyn redis::ConnectionLike,
         asked: Asked<'_>,
     ) -> Result<Standing, StorageFault> {
-        let value: Value = self.position(asked).invoke(connection).map_err(|e| failed(&e))?;
-        standing(&value)
+        standing(&self.position(asked).run(connection)?)
     }
 
     /// Runs the publish script over a blocking connection.
@@ -162,7 +263,6 @@ impl HubScripts {
         asked: Asked<'_>,
         offer: Offer<'_>,
     ) -> Result<Minted, StorageFault> {
-        let value: Value = self.publish(asked, offer).invoke(connection).map_err(|e| failed(&e))?;
-        minted(&value)
+        minted(&self.publish(asked, offer).run(connection)?)
     }
 }

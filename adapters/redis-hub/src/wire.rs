@@ -28,6 +28,21 @@ pub fn decode(bytes: &[u8]) -> Result<Upstream, Malformed> {
     read(bytes).ok_or(Malformed { bytes: bytes.len() })
 }
 
+/// Reads an event that was kept; a position is none.
+pub(crate) fn kept(bytes: &[u8]) -> Option<Message> {
+    match read(bytes) {
+        Some(Upstream::Message(message)) => Some(message),
+        Some(
+            Upstream::Confirmed
+            | Upstream::Position { .. }
+            | Upstream::Undecodable
+            | Upstream::Resubscribed
+            | Upstream::Lost,
+        )
+        | None => None,
+    }
+}
+
 fn read(bytes: &[u8]) -> Option<Upstream> {
     let mut rest = bytes;
     match word(&mut rest)? {

@@ -7,7 +7,7 @@ use strandline_redis::{Connect as _, Names};
 use strandline_streams::{Event, EventId, Failure, OnceKey, Stream, Streams};
 
 /// Publishes orders by their numbers; how many of them had not been published before.
-pub async fn run(streams: &Streams, orders: std::ops::Range<u32>) -> Result<u32, Failure> {
+pub(crate) async fn run(streams: &Streams, orders: std::ops::Range<u32>) -> Result<u32, Failure> {
     let stream = streams.stream("orders").unbounded().handle()?;
     let mut fresh = 0;
     for number in orders {

@@ -10,26 +10,26 @@ use strandline_streams::{Event, Failure, OnceKey, Stream, Streams};
 
 /// The table; with a real database a `SELECT … ORDER BY id` and a `DELETE`.
 #[derive(Default)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     rows: BTreeMap<u64, String>,
     last: u64,
 }
 
 impl Outbox {
     /// What the transaction of an order inserts beside the order.
-    pub fn insert(&mut self, announcement: &str) {
+    pub(crate) fn insert(&mut self, announcement: &str) {
         self.last += 1;
         self.rows.insert(self.last, announcement.into());
     }
 
     /// How many rows wait.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.rows.len()
     }
 }
 
 /// Relays all rows. `dies_before_delete` is the row whose relay dies at the worst moment.
-pub async fn relay(
+pub(crate) async fn relay(
     stream: &Stream,
     outbox: &mut Outbox,
     dies_before_delete: Option<u64>,
@@ -48,7 +48,7 @@ pub async fn relay(
 }
 
 /// Two relays, the first of which dies: how many events each published.
-pub async fn run(streams: &Streams) -> Result<(u32, u32), Failure> {
+pub(crate) async fn run(streams: &Streams) -> Result<(u32, u32), Failure> {
     let stream = streams.stream("announcements").unbounded().handle()?;
     let mut outbox = Outbox::default();
     for text in ["one", "two", "three"] {

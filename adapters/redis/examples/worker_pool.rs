@@ -9,7 +9,7 @@ use strandline_redis::{Connect as _, Names};
 use strandline_streams::{Delivery, Event, EventId, Failure, Item, Start, Stream, Streams};
 
 /// Publishes `jobs`, lets `workers` do them, and tells how many were done and how many are dead letters.
-pub async fn run(streams: &Streams, jobs: u32, workers: u32) -> Result<(u32, usize), Failure> {
+pub(crate) async fn run(streams: &Streams, jobs: u32, workers: u32) -> Result<(u32, usize), Failure> {
     let stream = streams.stream("jobs").max_len(10_000).handle()?;
     for number in 0..jobs {
         stream.add(Event::new("resize", number.to_string())?).await?;

@@ -1,60 +1,65 @@
-//! A server as the backend of streams: connections that are made anew when they end.
+//! A server as the backend of streams.
 
-use crate::connect::{ANSWER_MS_DEFAULT, Waiter, connect};
+use crate::address::Address;
+use crate::bell::Bell;
 use crate::names::Names;
-use crate::server::Server;
+use crate::remote::{Bounds, Remote};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::lock::Mutex;
-use redis::Client;
-use redis::aio::MultiplexedConnection;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strandline_core::seed::Seed;
 use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::{Layout, Outcome, ServerFault, StreamError, StreamOp};
-use strandline_streams::{Backend, Streams};
+use strandline_streams::Backend;
 
-/// Most idle connections for waiting that are kept.
-const WAITERS_MAX: usize = 64;
+/// Most idle bells that are kept.
+const BELLS_MAX: usize = 64;
 
-/// One standalone server. Cheap to clone.
+/// A server, or a cluster, under the API of `strandline_streams`. Cheap to clone.
+///
+/// ```no_run
+/// use strandline_redis::{Address, Bounds, Names, Redis};
+/// use strandline_streams::Streams;
+///
+/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = Address::cluster(["redis://10.0.0.1/", "redis://10.0.0.2/"])?;
+/// let redis = Redis::at(nodes, Names::tagged_below("app")?, Bounds::default())?;
+/// let (streams, driver) = Streams::new(redis)?;
+/// # let _ = (streams, driver);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Redis {
-    way: Arc<Way>,
-}
-
-#[derive(Debug)]
-struct Way {
-    client: Client,
-    names: Names,
-    answer_ms_max: u64,
-    asking: Mutex<Asking>,
-    waiters: std::sync::Mutex<Vec<(u64, Waiter)>>,
-}
-
-/// The connection that asks, and how often it was made.
-#[derive(Debug, Default)]
-struct Asking {
-    made: u64,
-    server: Option<Server<MultiplexedConnection>>,
+    remote: Remote,
+    bells: Arc<Mutex<Vec<Bell>>>,
 }
 
 impl Redis {
-    /// The way to `redis://…` or `rediss://…`. The first operation connects.
+    /// One server at `redis://…` or `rediss://…`. The first operation connects.
     ///
     /// # Errors
-    /// An address that is none.
+    /// An address that is none, or a machine without entropy.
     pub fn new(url: &str, names: Names) -> Result<Self, StreamError> {
-        let client = Client::open(url).map_err(|error| ServerFault::Answer {
-            detail: format!("expected an address like redis://host/, found {error}"),
-        })?;
-        Ok(Self::of(client, names, ANSWER_MS_DEFAULT))
+        Self::at(Address::one(url)?, names, Bounds::default())
     }
 
-    /// The way by a client; every answer is given up after `answer_ms_max`, as uncertain.
+    /// The server, the master that Sentinels name, or the cluster at an address.
+    ///
+    /// # Errors
+    /// `InvalidOption` for the Pulse layout in a cluster; a machine without entropy.
+    pub fn at(address: Address, names: Names, bounds: Bounds) -> Result<Self, StreamError> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| ServerFault::NotSent {
+            detail: format!("expected entropy of this machine, found {error}"),
+        })?;
+        Ok(Self { remote: Remote::new(address, names, bounds, Seed::new(seed))?, bells: Arc::default() })
+    }
+
+    /// The server itself: what it says of a failover, and writes that wait for replicas.
     #[must_use]
-    pub fn of(client: Client, names: Names, answer_ms_max: u64) -> Self {
-        let (asking, waiters) = (Mutex::default(), std::sync::Mutex::default());
-        Self { way: Arc::new(Way { client, names, answer_ms_max, asking, waiters }) }
+    pub const fn remote(&self) -> &Remote {
+        &self.remote
     }
 
     /// Connects, so that a server that is not there is found out at once.
@@ -62,84 +67,53 @@ impl Redis {
     /// # Errors
     /// What kept the connection from being made.
     pub async fn reach(&self) -> Result<(), StreamError> {
-        self.way.server().await.map(|_| ())
-    }
-}
-
-impl Way {
-    async fn server(&self) -> Result<(u64, Server<MultiplexedConnection>), StreamError> {
-        let mut asking = self.asking.lock().await;
-        if let Some(server) = &asking.server {
-            return Ok((asking.made, server.clone()));
-        }
-        let server = connect(&self.client, self.names.clone(), self.answer_ms_max).await?;
-        asking.made += 1;
-        asking.server = Some(server.clone());
-        Ok((asking.made, server))
+        self.remote.reach().await
     }
 
-    async fn apply(&self, op: &StreamOp) -> Outcome {
-        let (made, mut server) = match self.server().await {
-            Ok(made) => made,
-            // Nothing was asked.
-            Err(error) => return Outcome::Answered { at: None, result: Err(error) },
-        };
-        let outcome = server.apply(op).await;
-        if let Outcome::Uncertain(_) = outcome {
-            let mut asking = self.asking.lock().await;
-            if asking.made == made {
-                asking.server = None;
-            }
-        }
-        outcome
+    fn bells(&self) -> MutexGuard<'_, Vec<Bell>> {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits on a connection that is taken out meanwhile: a dropped wait leaves none that is half used.
+    /// The bell is taken out meanwhile: nobody else may ring it.
     async fn wait(&self, logs: &[LogPosition], wait_ms: u64) -> Waited {
-        let Some(mut waiter) = self.waiter(wait_ms).await else { return Waited::Broken };
-        let waited = waiter.wait(logs).await;
-        match waited {
-            Waited::Rung | Waited::TimeOut => {
-                let mut idle = self.waiters.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                if idle.len() < WAITERS_MAX {
-                    idle.push((wait_ms, waiter));
-                }
-            }
-            Waited::Broken => {}
+        let Some(mut bell) = self.bell(logs, wait_ms) else { return Waited::Broken };
+        let waited = bell.wait(logs).await;
+        let mut idle = self.bells();
+        if idle.len() >= BELLS_MAX {
+            idle.remove(0);
         }
+        idle.push(bell);
         waited
     }
 
-    async fn waiter(&self, wait_ms: u64) -> Option<Waiter> {
-        let kept = {
-            let mut idle = self.waiters.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let at = idle.iter().position(|(ms, _)| *ms == wait_ms);
-            at.map(|at| idle.swap_remove(at).1)
-        };
-        match kept {
-            Some(waiter) => Some(waiter),
-            None => Waiter::connect(&self.client, self.names.clone(), wait_ms).await.ok(),
+    fn bell(&self, logs: &[LogPosition], wait_ms: u64) -> Option<Bell> {
+        let mut idle = self.bells();
+        let fits = |bell: &Bell| bell.block_ms() == wait_ms && !bell.is_busy_with_others(logs);
+        match idle.iter().position(fits) {
+            Some(at) => Some(idle.remove(at)),
+            None => Bell::new(self.remote.address().clone(), self.remote.names().clone(), wait_ms).ok(),
         }
     }
 }
 
 impl Backend for Redis {
     fn layout(&self) -> Layout {
-        self.way.names.layout()
+        self.remote.names().layout()
     }
 
     fn apply(&self, op: StreamOp) -> BoxFuture<'static, Outcome> {
-        let way = self.way.clone();
-        async move { way.apply(&op).await }.boxed()
+        let remote = self.remote.clone();
+        async move { remote.apply(&op).await }.boxed()
     }
 
     fn wait(&self, logs: Vec<LogPosition>, wait_ms: u64) -> BoxFuture<'static, Waited> {
-        let way = self.way.clone();
-        async move { way.wait(&logs, wait_ms).await }.boxed()
+        let redis = self.clone();
+        async move { redis.wait(&logs, wait_ms).await }.boxed()
     }
 }
 
-/// [`Streams`] on a server, run by the current tokio runtime.
+/// Streams on a server, run by the current tokio runtime.
+#[cfg(feature = "tokio")]
 pub trait Connect: Sized {
     /// Connects to `redis://…` or `rediss://…` and spawns the driver.
     ///
@@ -153,7 +127,8 @@ pub trait Connect: Sized {
     fn connect(url: &str, names: Names) -> impl Future<Output = Result<Self, StreamError>> + Send;
 }
 
-impl Connect for Streams {
+#[cfg(feature = "tokio")]
+impl Connect for strandline_streams::Streams {
     async fn connect(url: &str, names: Names) -> Result<Self, StreamError> {
         let redis = Redis::new(url, names)?;
         redis.reach().await?;

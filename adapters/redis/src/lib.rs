@@ -18,15 +18,25 @@
 //! # }
 //! ```
 
+mod address;
 mod backend;
-mod connect;
+mod bell;
+mod connection;
 mod decode;
 mod encode;
 mod names;
+mod remote;
 mod script;
 mod server;
+mod timer;
 
-pub use backend::{Connect, Redis};
-pub use connect::{ANSWER_MS_DEFAULT, Waiter, connect};
+pub use address::{ANSWER_MS_DEFAULT, Address};
+#[cfg(feature = "tokio")]
+pub use backend::Connect;
+pub use backend::Redis;
+pub use bell::Bell;
+pub use connection::{Connection, Together};
 pub use names::Names;
+pub use redis::{ClientTlsConfig, TlsCertificates};
+pub use remote::{Bounds, Remote};
 pub use server::Server;

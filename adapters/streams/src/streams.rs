@@ -43,7 +43,6 @@ impl Streams {
     }
 
     /// A stream by its name; settings follow, and [`StreamBuilder::handle`].
-    #[must_use]
     pub fn stream(&self, name: impl Into<String>) -> StreamBuilder {
         StreamBuilder { streams: self.clone(), name: name.into(), settings: Settings::new(), bad: None }
     }
@@ -296,13 +295,11 @@ impl Stream {
     }
 
     /// A group of consumers on this stream; others may be added.
-    #[must_use]
     pub fn group(&self, name: impl Into<String>) -> GroupBuilder {
         GroupBuilder::new(self, name.into())
     }
 
     /// A reader of this stream; others may be added.
-    #[must_use]
     pub fn reader(&self) -> ReaderBuilder {
         ReaderBuilder::new(self)
     }

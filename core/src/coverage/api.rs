@@ -356,8 +356,7 @@ pub enum Command {
     },
     /// Read events of the shared history.
     History {
-        /// Answers events in order, the first of them right after `after`; fewer or none if it does
-        /// not hold them.
+        /// Answers what it holds after `after`.
         ticket: Ticket<op::History>,
         /// The topic.
         topic: TopicName,
@@ -366,6 +365,22 @@ pub enum Command {
         /// At most this many.
         events_max: u32,
     },
+}
+
+/// What a shared history holds after a client's position.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum History {
+    /// Events from the next position on, one after the other; fewer or none if it does not hold them.
+    Run(Vec<Message>),
+    /// Every event of the topic after that position, which it knows, up to `through`.
+    Through {
+        /// The events, in order.
+        events: Vec<Message>,
+        /// It vouches up to here.
+        through: Position,
+    },
+    /// It vouches for nothing after that position.
+    Refused(Reason),
 }
 
 /// What a message carried.
@@ -447,7 +462,7 @@ pub enum CommandOutcome {
     /// Of [`Command::Publish`].
     Publish(Result<Minted, StorageFault>),
     /// Of [`Command::History`].
-    History(Result<Vec<Message>, StorageFault>),
+    History(Result<History, StorageFault>),
 }
 
 /// The answer to a [`Command`], with its ticket used up.
@@ -465,4 +480,4 @@ macro_rules! operations {
     )*};
 }
 
-operations! { Position -> Standing, Publish -> Minted, History -> Vec<Message> }
+operations! { Position -> Standing, Publish -> Minted, History -> History }

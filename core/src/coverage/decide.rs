@@ -36,13 +36,19 @@ pub enum Reason {
     Rewound,
     /// Events of one ID space came in another order than their positions.
     OutOfOrder,
+    /// What lies right after the cursor was compacted out of the log.
+    BelowFloor,
+    /// The log never gave out the position of the cursor.
+    ForeignPosition,
+    /// The log was replaced by a snapshot: what lies between is not held.
+    Reset,
     /// The hub is closed.
     Closed,
 }
 
 impl Reason {
     /// Every reason, in the order of the type.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Unreadable,
         Self::NoCoverage,
         Self::OtherIncarnation,
@@ -57,6 +63,9 @@ impl Reason {
         Self::Undecodable,
         Self::Rewound,
         Self::OutOfOrder,
+        Self::BelowFloor,
+        Self::ForeignPosition,
+        Self::Reset,
         Self::Closed,
     ];
 
@@ -78,6 +87,9 @@ impl Reason {
             Self::Undecodable => "undecodable",
             Self::Rewound => "rewound",
             Self::OutOfOrder => "out_of_order",
+            Self::BelowFloor => "below_floor",
+            Self::ForeignPosition => "foreign_position",
+            Self::Reset => "reset",
             Self::Closed => "closed",
         }
     }

@@ -2,8 +2,8 @@
 
 use super::admission::Admission;
 use super::api::{
-    Accepted, Command, CommandOutcome, Event, HubCompletion, Item, Message, Minted, Outcome, Publish,
-    PublishError, PublishId, Publishing, Subscribe, SubscribeError, SubscriberId, SubscriptionId, Upstream,
+    Command, CommandOutcome, Event, HubCompletion, Item, Subscribe, SubscribeError, SubscriberId,
+    SubscriptionId, Upstream,
 };
 use super::config::{HubConfig, Source};
 use super::cursor::CursorCodec;
@@ -20,9 +20,7 @@ use crate::machine::{FrameInfo, Machine, Out, Pending};
 use crate::seed::Seed;
 use crate::ticket::Tickets;
 use crate::time::Now;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 /// A hub of topics: takes what is published, gives every subscriber what it has promised it, and
@@ -52,14 +50,15 @@ use alloc::vec::Vec;
 /// assert!(matches!(hub.poll_item(alice), Some(Item::Event { entry, .. }) if &*entry.payload == b"two"));
 /// ```
 pub struct Hub {
-    shared: Shared,
-    topics: BTreeMap<TopicId, Topic>,
+    pub(super) shared: Shared,
+    pub(super) topics: BTreeMap<TopicId, Topic>,
     names: BTreeMap<TopicName, TopicId>,
     admission: Admission,
-    publishing: usize,
-    /// The highest position of a topic that was forgotten, where positions come from outside.
-    forgotten: Position,
-    closed: bool,
+    pub(super) publishing: usize,
+    /// Where positions come from outside: up to where everything was handed in, of every topic that was
+    /// forgotten at least. `None` while nothing is handed in.
+    pub(super) fed: Option<Mark>,
+    pub(super) closed: bool,
 }
 
 /// How a topic stands.
@@ -75,6 +74,8 @@ pub struct TopicStatus {
     pub held_bytes: usize,
     /// Its subscribers.
     pub subscribers: usize,
+    /// Items that wait for the subscriber furthest behind; a stretch of the buffer counts as one.
+    pub waiting_items: usize,
 }
 
 impl Hub {
@@ -82,9 +83,9 @@ impl Hub {
     #[must_use]
     pub fn new(config: HubConfig, run: Run, seed: Seed, now: Now) -> Self {
         let limits = config.limits;
-        let forgotten = match config.source {
-            Source::Positioned { after, .. } => after,
-            Source::Minted | Source::Broker(_) => Position::ZERO,
+        let fed = match config.source {
+            Source::Positioned { incarnation, after } => Some(Mark { incarnation, position: after }),
+            Source::Minted | Source::Broker(_) => None,
         };
         Self {
             shared: Shared::new(config, Out::new(Tickets::new(run)), seed, now),
@@ -92,7 +93,7 @@ impl Hub {
             names: BTreeMap::new(),
             admission: Admission::new(limits.subscribers_max, limits.client_subscribers_max),
             publishing: 0,
-            forgotten,
+            fed,
             closed: false,
         }
     }
@@ -177,7 +178,11 @@ impl Hub {
         unlinger(shared, topic);
         topic.subscribers.insert(subscriber, Subscriber::new(wish.from));
         match shared.config.source {
-            Source::Minted | Source::Positioned { .. } => topic.judge_waiting(shared, None),
+            Source::Minted => topic.judge_waiting(shared, None),
+            Source::Positioned { .. } => {
+                topic.reach(self.fed);
+                topic.judge_waiting(shared, None);
+            }
             Source::Broker(_) => topic.join(shared, subscriber, wish.from),
         }
         Ok(subscriber)
@@ -225,61 +230,6 @@ impl Hub {
         }
     }
 
-    /// Publishes. A hub that mints sequences has it when this returns; over a server
-    /// [`super::Event::Published`] tells how it ended, and only its outcome `Uncertain` leaves open
-    /// whether it is in.
-    ///
-    /// # Errors
-    /// [`PublishError`]: nothing was sent.
-    pub fn handle_publish(
-        &mut self,
-        now: Now,
-        topic: &TopicName,
-        publish: Publish<'_>,
-    ) -> Result<Publishing, PublishError> {
-        self.advance(now);
-        self.check(publish)?;
-        match self.shared.config.source {
-            Source::Minted => self.mint(topic, publish).map(Publishing::Done),
-            Source::Positioned { .. } => Err(PublishError::Source),
-            Source::Broker(_) => self.send(topic, publish).map(Publishing::Sent),
-        }
-    }
-
-    /// Publishes at a position that comes from outside. Everything of this hub's ID space above its
-    /// start must come through here, in the order of positions within each topic.
-    ///
-    /// # Errors
-    /// [`PublishError`]: nothing has changed.
-    pub fn handle_publish_at(
-        &mut self,
-        now: Now,
-        topic: &TopicName,
-        position: Position,
-        publish: Publish<'_>,
-    ) -> Result<Mark, PublishError> {
-        self.advance(now);
-        self.check(publish)?;
-        let Source::Positioned { incarnation, .. } = self.shared.config.source else {
-            return Err(PublishError::Source);
-        };
-        let mark = Mark { incarnation, position };
-        let Some(id) = self.topic_or_new(topic) else {
-            // Nobody listens and nothing is kept; what is remembered is that it was not.
-            self.forgotten = self.forgotten.max(position);
-            return Ok(mark);
-        };
-        let (shared, topic) = (&mut self.shared, self.topics.get_mut(&id).expect("just found or made"));
-        let head = topic.head().map_or(Position::ZERO, |head| head.position);
-        if position <= head {
-            return Err(PublishError::Position { head, found: position });
-        }
-        topic.used = shared.now.mono;
-        let message = message(shared.now, mark, publish);
-        topic.push(shared, message);
-        Ok(mark)
-    }
-
     /// Takes what came over a subscription at the server, in the order of its connection.
     pub fn handle_upstream(&mut self, now: Now, id: SubscriptionId, input: Upstream) {
         self.advance(now);
@@ -307,15 +257,15 @@ impl Hub {
         self.topics.get_mut(&subscriber.topic)?.take(&mut self.shared, subscriber)
     }
 
-    const fn advance(&mut self, now: Now) {
+    pub(super) const fn advance(&mut self, now: Now) {
         self.shared.now = self.shared.now.latest(now);
     }
 
-    fn find(&self, topic: &str) -> Option<&Topic> {
+    pub(super) fn find(&self, topic: &str) -> Option<&Topic> {
         self.topics.get(self.names.get(topic)?)
     }
 
-    fn topic_or_new(&mut self, name: &TopicName) -> Option<TopicId> {
+    pub(super) fn topic_or_new(&mut self, name: &TopicName) -> Option<TopicId> {
         if let Some(id) = self.names.get(name.as_str()) {
             return Some(*id);
         }
@@ -334,8 +284,10 @@ impl Hub {
                 let incarnation = Incarnation { counter, nonce: shared.nonce() };
                 topic.begin(shared, Mark { incarnation, position: Position::ZERO });
             }
-            Source::Positioned { incarnation, .. } => {
-                topic.begin(shared, Mark { incarnation, position: self.forgotten });
+            Source::Positioned { .. } => {
+                if let Some(fed) = self.fed {
+                    topic.begin(shared, fed);
+                }
             }
             Source::Broker(_) => {}
         }
@@ -369,97 +321,14 @@ impl Hub {
         let Some(mut topic) = self.topics.remove(&id) else { return };
         unlinger(&mut self.shared, &topic);
         topic.stop(&mut self.shared, reason, EndReason::Stopped);
-        if let Some(head) = topic.head() {
-            self.forgotten = self.forgotten.max(head.position);
+        if let (Some(fed), Some(head)) = (&mut self.fed, topic.head()) {
+            fed.position = fed.position.max(head.position);
         }
         topic.end(&mut self.shared, reason);
         for due in [Due::Settle, Due::Idle] {
             self.shared.due.disarm((due, id));
         }
         self.names.remove(topic.name.as_str());
-    }
-
-    fn check(&self, publish: Publish<'_>) -> Result<(), PublishError> {
-        if self.closed {
-            return Err(PublishError::Closed);
-        }
-        let (max, found) =
-            (self.shared.config.limits.event_bytes_max, publish.kind.len() + publish.payload.len());
-        if found > max {
-            return Err(PublishError::TooLarge { max, found });
-        }
-        match publish.kind.chars().find(|c| c.is_control()) {
-            Some(found) => Err(PublishError::BadKind { found }),
-            None => Ok(()),
-        }
-    }
-
-    fn mint(&mut self, topic: &TopicName, publish: Publish<'_>) -> Result<Accepted, PublishError> {
-        let Some(id) = self.topic_or_new(topic) else {
-            return Err(PublishError::Topics { max: self.shared.config.limits.topics_max });
-        };
-        let (shared, topic) = (&mut self.shared, self.topics.get_mut(&id).expect("just found or made"));
-        let now = shared.now.mono;
-        if let Some(mark) = publish.token.and_then(|token| topic.tokens.seen(now, token)) {
-            return Ok(Accepted { mark, repeated: true });
-        }
-        let head = topic.head().expect("a topic of our own is covered from its start");
-        let mark = Mark { position: head.position.next(), ..head };
-        topic.used = now;
-        let message = message(shared.now, mark, publish);
-        topic.push(shared, message);
-        if let Some(token) = publish.token {
-            let until = now.after_ms(shared.config.times.token_ms);
-            topic.tokens.remember(now, until, token, mark, shared.config.limits.tokens_max);
-        }
-        Ok(Accepted { mark, repeated: false })
-    }
-
-    fn send(&mut self, topic: &TopicName, publish: Publish<'_>) -> Result<PublishId, PublishError> {
-        let max = self.shared.config.limits.publishes_max;
-        if self.publishing >= max {
-            return Err(PublishError::Busy { max });
-        }
-        self.publishing += 1;
-        let known = self.find(topic.as_str());
-        let (topic_id, seen) = (known.map(|t| t.id), known.and_then(Topic::head));
-        let shared = &mut self.shared;
-        let id = PublishId(shared.number());
-        let nonce = shared.nonce();
-        let token = publish.token.map_or_else(|| crate::id::hex(&shared.token()), String::from);
-        let (topic, kind): (_, Box<str>) = (topic.clone(), publish.kind.into());
-        let (payload, at) = (publish.payload.into(), publish.at.unwrap_or(shared.now.wall));
-        shared.out.command(Purpose::Publish(topic_id, id), |ticket| Command::Publish {
-            ticket,
-            topic,
-            seen,
-            nonce,
-            token,
-            kind,
-            payload,
-            at,
-        });
-        Ok(id)
-    }
-
-    fn on_published(
-        &mut self,
-        topic: Option<TopicId>,
-        id: PublishId,
-        result: Result<Minted, crate::error::StorageFault>,
-    ) {
-        self.publishing -= 1;
-        let outcome = match result {
-            Ok(Minted::Accepted(accepted)) => {
-                if let Some(topic) = topic.and_then(|id| self.topics.get_mut(&id)) {
-                    topic.on_own_publish(&mut self.shared, accepted.mark);
-                }
-                Outcome::Accepted(accepted)
-            }
-            Ok(Minted::NoSequence) => Outcome::NoSequence,
-            Err(fault) => Outcome::Uncertain(fault),
-        };
-        self.shared.out.event(Event::Published { id, outcome });
     }
 
     fn on_due(&mut self, due: Due, id: TopicId) {
@@ -497,11 +366,6 @@ fn unlinger(shared: &mut Shared, topic: &Topic) {
     }
 }
 
-fn message(now: Now, mark: Mark, publish: Publish<'_>) -> Message {
-    let at = publish.at.unwrap_or(now.wall);
-    Message { mark, at, kind: publish.kind.into(), payload: publish.payload.into() }
-}
-
 fn status(topic: &Topic) -> TopicStatus {
     TopicStatus {
         topic: topic.name.clone(),
@@ -509,6 +373,7 @@ fn status(topic: &Topic) -> TopicStatus {
         held_events: topic.buffer.len(),
         held_bytes: topic.buffer.bytes(),
         subscribers: topic.subscribers.len(),
+        waiting_items: topic.subscribers.values().map(Subscriber::waiting).max().unwrap_or(0),
     }
 }
 
@@ -532,7 +397,7 @@ impl Machine for Hub {
             }
             (Purpose::History(id, subscriber, reason), CommandOutcome::History(result)) => {
                 if let Some(topic) = self.topics.get_mut(&id) {
-                    topic.on_history(&mut self.shared, subscriber, reason, result.unwrap_or_default());
+                    topic.on_history(&mut self.shared, subscriber, reason, result);
                 }
             }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),

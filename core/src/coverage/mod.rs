@@ -16,8 +16,12 @@ mod buffer;
 mod config;
 mod cursor;
 mod decide;
+mod feed;
 mod hub;
+#[cfg(feature = "lifecycle")]
+pub mod log;
 mod position;
+mod publish;
 mod report;
 mod shared;
 pub mod sse;
@@ -30,9 +34,9 @@ mod upstream;
 
 pub use admission::{Admission, NotAdmitted};
 pub use api::{
-    Accepted, Command, CommandOutcome, Event, From, How, HubCompletion, Item, Message, Minted, Opened,
-    Outcome, Publish, PublishError, PublishId, Publishing, Standing, Subscribe, SubscribeError, SubscriberId,
-    SubscriptionId, Upstream, op,
+    Accepted, Command, CommandOutcome, Event, From, History, How, HubCompletion, Item, Message, Minted,
+    Opened, Outcome, Publish, PublishError, PublishId, Publishing, Standing, Subscribe, SubscribeError,
+    SubscriberId, SubscriptionId, Upstream, op,
 };
 pub use buffer::{BufferLimits, Entry};
 pub use config::{HubConfig, HubLimits, HubTimes, Sequencing, Source};

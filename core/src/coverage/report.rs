@@ -24,6 +24,8 @@ pub enum LostReason {
     Rewound,
     /// A lower position came after a higher one.
     OutOfOrder,
+    /// The log that positions come from was replaced by a snapshot, or reached no further.
+    Reset,
     /// The last subscriber left, and the subscription ended.
     Stopped,
     /// The topic was idle and is forgotten.
@@ -33,6 +35,23 @@ pub enum LostReason {
 }
 
 impl LostReason {
+    /// Every reason, in the order of the type.
+    pub const ALL: [Self; 13] = [
+        Self::ConnectionLost,
+        Self::Resubscribed,
+        Self::Silent,
+        Self::Missed,
+        Self::Behind,
+        Self::Undecodable,
+        Self::NewIncarnation,
+        Self::Rewound,
+        Self::OutOfOrder,
+        Self::Reset,
+        Self::Stopped,
+        Self::Idle,
+        Self::Closed,
+    ];
+
     /// The metric label.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -46,6 +65,7 @@ impl LostReason {
             Self::NewIncarnation => "new_incarnation",
             Self::Rewound => "rewound",
             Self::OutOfOrder => "out_of_order",
+            Self::Reset => "reset",
             Self::Stopped => "stopped",
             Self::Idle => "idle",
             Self::Closed => "closed",
@@ -63,6 +83,7 @@ impl LostReason {
             Self::NewIncarnation => Reason::OtherIncarnation,
             Self::Rewound => Reason::Rewound,
             Self::OutOfOrder => Reason::OutOfOrder,
+            Self::Reset => Reason::Reset,
             Self::Stopped | Self::Idle => Reason::NoCoverage,
             Self::Closed => Reason::Closed,
         }
@@ -81,6 +102,9 @@ pub enum EndReason {
 }
 
 impl EndReason {
+    /// Every reason, in the order of the type.
+    pub const ALL: [Self; 3] = [Self::Stopped, Self::Closed, Self::Lost];
+
     /// The metric label.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -121,6 +145,10 @@ pub struct Counters {
     pub sync_required: u64,
     /// Gaps of slow subscribers filled from the buffer.
     pub backfilled: u64,
+    /// Resumes for which a shared history or a log was asked.
+    pub history_reads: u64,
+    /// Subscriptions asked of the server after one was lost.
+    pub resubscriptions: u64,
     /// Position scripts run.
     pub position_runs: u64,
     /// Events put into subscribers' queues: the work of fan-out.
@@ -154,6 +182,8 @@ impl Counters {
             (&mut self.ignored, other.ignored),
             (&mut self.sync_required, other.sync_required),
             (&mut self.backfilled, other.backfilled),
+            (&mut self.history_reads, other.history_reads),
+            (&mut self.resubscriptions, other.resubscriptions),
             (&mut self.position_runs, other.position_runs),
             (&mut self.queued, other.queued),
             (&mut self.copied_bytes, other.copied_bytes),
@@ -166,4 +196,17 @@ impl Counters {
 
 pub(super) fn count<K: Ord>(map: &mut BTreeMap<K, u64>, key: K) {
     *map.entry(key).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn labels_differ() {
+        let lost: BTreeSet<&str> = LostReason::ALL.map(LostReason::label).into();
+        let ended: BTreeSet<&str> = EndReason::ALL.map(EndReason::label).into();
+        assert_eq!((lost.len(), ended.len()), (LostReason::ALL.len(), EndReason::ALL.len()));
+    }
 }

@@ -82,6 +82,11 @@ impl Subscriber {
         Self { phase: Phase::Waiting(from), queue: VecDeque::new(), events: 0, leans: false }
     }
 
+    /// Items that wait to be taken; a stretch of the buffer counts as one.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -179,19 +184,22 @@ impl Subscriber {
         if !self.leans {
             return false;
         }
-        let hit = self.queue.iter().position(|queued| match queued {
+        let overtaken = |queued: &Queued| match queued {
             Queued::Backlog(b) => b.after < evicted_through && b.after < b.through,
             Queued::Overflow { after, .. } => *after < evicted_through,
             Queued::Item(_) | Queued::Event(..) => false,
-        });
-        let Some(hit) = hit else { return false };
-        let through = match &self.queue[hit] {
+        };
+        let Some(hit) = self.queue.iter().position(overtaken) else { return false };
+        // Several may be overtaken at once; one notice behind the last of them covers all.
+        let last = self.queue.iter().rposition(overtaken).unwrap_or(hit);
+        let through = match &self.queue[last] {
             Queued::Backlog(b) => b.through,
             Queued::Overflow { through, .. } => *through,
             Queued::Item(_) | Queued::Event(..) => {
                 unreachable!("only what leans on the buffer was looked for")
             }
         };
+        self.queue.drain(hit + 1..=last);
         self.queue[hit] = Queued::Item(Item::SyncRequired { reason: Reason::Evicted, at: mark(through) });
         // A later notice covers this one; it must be the only one.
         let later = self.queue.iter().skip(hit + 1).position(|queued| {
@@ -340,6 +348,16 @@ mod tests {
         let mut bench = Bench::live();
         bench.publish(14, 3);
         assert_eq!(bench.told(), [('e', 1), ('e', 2), ('e', 3), ('s', 14)]);
+    }
+
+    #[test]
+    fn what_is_overtaken_in_two_places_is_told_once_behind_both() {
+        let mut bench = Bench::live();
+        bench.publish(1, 3);
+        bench.subscriber.open(Opened::default(), Some(Backlog::vouched(at(0), at(1), How::Replayed)));
+        bench.publish(3, 2);
+        bench.subscriber.overtaken(at(4), |position| Mark { position, ..entry(1, b"").mark });
+        assert_eq!(bench.told(), [('e', 1), ('o', 0), ('s', 4)]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One topic: what is vouched for, what is held, and who listens.
 
-use super::api::{Command, Event, From, How, Item, Message, Opened, SubscriberId};
+use super::api::{Command, Event, From, History, How, Item, Message, Opened, SubscriberId};
 use super::buffer::{Buffer, Entry};
+use super::config::Source;
 use super::decide::{Claim, Coverage, CoverageVerdict, Reason, decide};
 use super::position::{Mark, Position};
 use super::report::{LostReason, count};
@@ -11,6 +12,7 @@ use super::tier;
 use super::tokens::Tokens;
 use super::topic_name::TopicName;
 use super::upstream::Link;
+use crate::error::StorageFault;
 use crate::id::Incarnation;
 use crate::time::Instant;
 use crate::verdict::Verdict;
@@ -63,6 +65,14 @@ impl Topic {
         self.coverage.map(|c| Mark { incarnation: c.incarnation, position: c.head })
     }
 
+    /// Everything up to `fed` was handed in, so the head is there at least.
+    pub(super) fn reach(&mut self, fed: Option<Mark>) {
+        let Some((coverage, fed)) = self.coverage.as_mut().zip(fed) else { return };
+        if coverage.incarnation == fed.incarnation {
+            coverage.head = coverage.head.max(fed.position);
+        }
+    }
+
     pub(super) fn judge(&self, claim: Claim) -> CoverageVerdict {
         decide(self.evidence().as_ref(), claim)
     }
@@ -105,6 +115,7 @@ impl Topic {
             | LostReason::Undecodable
             | LostReason::NewIncarnation
             | LostReason::Rewound
+            | LostReason::Reset
             | LostReason::Stopped
             | LostReason::Idle
             | LostReason::Closed => false,
@@ -203,6 +214,12 @@ impl Topic {
 
     fn resume(&mut self, shared: &mut Shared, id: SubscriberId, claim: Claim) {
         match (self.judge(claim), claim, self.coverage) {
+            // Not until the log says that it ever gave out that position.
+            (Verdict::Complete { .. }, Claim::Cursor(mark), Some(coverage))
+                if self.is_foreign(shared, &coverage, mark.position) =>
+            {
+                self.ask_history(shared, id, mark, Reason::Unreachable);
+            }
             (Verdict::Complete { through, .. }, Claim::Cursor(_) | Claim::Legacy(_), Some(coverage)) => {
                 let after = match claim {
                     Claim::Cursor(mark) => mark.position,
@@ -214,17 +231,7 @@ impl Topic {
                 self.open(shared, id, opened(coverage.incarnation, after, through, true), Some(backlog));
             }
             (Verdict::Gap { reason, .. }, Claim::Cursor(mark), _) if shared.config.history => {
-                let topic = self.name.clone();
-                let events_max = shared.config.limits.history_events_max;
-                shared.out.command(Purpose::History(self.id, id, reason), |ticket| Command::History {
-                    ticket,
-                    topic,
-                    after: mark,
-                    events_max,
-                });
-                if let Some(subscriber) = self.subscribers.get_mut(&id) {
-                    subscriber.phase = Phase::Fetching(mark);
-                }
+                self.ask_history(shared, id, mark, reason);
             }
             (Verdict::Gap { reason, .. } | Verdict::Unknown { reason }, _, _) => {
                 self.refuse(shared, id, reason);
@@ -234,17 +241,47 @@ impl Topic {
         }
     }
 
-    /// Goes on with what a shared history holds, or refuses for the reason found before.
+    /// Whether only the log can say that a position of its ID space is one of its own: it holds more
+    /// of them than this topic was given.
+    fn is_foreign(&self, shared: &Shared, coverage: &Coverage, position: Position) -> bool {
+        let of_a_log = match shared.config.source {
+            Source::Positioned { .. } => shared.config.history,
+            Source::Minted | Source::Broker(_) => false,
+        };
+        let known = [coverage.head, coverage.known_from.before(), self.buffer.evicted_through()];
+        of_a_log && !known.contains(&position) && self.buffer.at(position).is_none()
+    }
+
+    fn ask_history(&mut self, shared: &mut Shared, id: SubscriberId, after: Mark, reason: Reason) {
+        shared.counters.history_reads += 1;
+        let topic = self.name.clone();
+        let events_max = shared.config.limits.history_events_max;
+        shared.out.command(Purpose::History(self.id, id, reason), |ticket| Command::History {
+            ticket,
+            topic,
+            after,
+            events_max,
+        });
+        if let Some(subscriber) = self.subscribers.get_mut(&id) {
+            subscriber.phase = Phase::Fetching(after);
+        }
+    }
+
+    /// Goes on with what a shared history holds, or refuses for its reason or the one found before.
     pub(super) fn on_history(
         &mut self,
         shared: &mut Shared,
         id: SubscriberId,
         reason: Reason,
-        history: Vec<Message>,
+        answer: Result<History, StorageFault>,
     ) {
         let Some(Phase::Fetching(after)) = self.subscribers.get(&id).map(|s| s.phase) else { return };
-        let spliced = self.evidence().and_then(|c| Some((c, tier::splice(after, history, &c)?)));
-        let Some((coverage, messages)) = spliced else { return self.refuse(shared, id, reason) };
+        let history = answer.unwrap_or(History::Refused(reason));
+        let Some(coverage) = self.evidence() else { return self.refuse(shared, id, reason) };
+        let messages = match tier::splice(after, history, &coverage) {
+            Ok(messages) => messages,
+            Err(why) => return self.refuse(shared, id, why.unwrap_or(reason)),
+        };
         shared.counters.resumed += 1;
         let seam = after.position.max(tier::seam(&coverage));
         let entries: Vec<Arc<Entry>> =

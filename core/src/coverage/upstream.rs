@@ -67,6 +67,11 @@ impl Topic {
 
     pub(super) fn ask(&mut self, shared: &mut Shared) {
         let id = SubscriptionId { topic: self.id, number: shared.number() };
+        let again = match self.link.state {
+            LinkState::Lost => true,
+            LinkState::Off | LinkState::Asking(_) | LinkState::Up(_) => false,
+        };
+        shared.counters.resubscriptions += u64::from(again);
         self.link.state = LinkState::Asking(id);
         let topic = self.name.clone();
         shared.out.push(Command::Subscribe { id, topic });

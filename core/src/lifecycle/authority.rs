@@ -154,28 +154,6 @@ pub enum AuthorityExhausted {
     Reservation,
 }
 
-/// Where an epoch comes from, if not from a person: a lease, whose fence token grows with each
-/// holder. Whoever holds it writes; a token is never given twice.
-///
-/// ```
-/// use strandline_core::lifecycle::authority::EpochSource;
-/// struct Lease { token: u64 }
-/// impl EpochSource for Lease {
-///     type Error = core::convert::Infallible;
-///     fn epoch(&mut self) -> Result<Option<u64>, Self::Error> { Ok(Some(self.token)) }
-/// }
-/// assert_eq!(Lease { token: 7 }.epoch(), Ok(Some(7)));
-/// ```
-pub trait EpochSource {
-    /// Why it cannot be asked.
-    type Error;
-    /// The epoch that the holder of the right has; `None` while this replica does not hold it.
-    ///
-    /// # Errors
-    /// It cannot be told: nothing may be taken then.
-    fn epoch(&mut self) -> Result<Option<u64>, Self::Error>;
-}
-
 impl crate::error::Classified for AuthorityRefusal {
     const FAMILY: crate::error::Family = crate::error::Family::Caller;
 }

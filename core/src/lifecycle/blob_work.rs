@@ -26,6 +26,8 @@ pub(super) enum BlobPurpose {
     Remove,
     /// A blob that a scrub looks at.
     Verify(Key, Version, BlobKey),
+    /// A blob that a peer could not use.
+    Doubt(BlobKey),
 }
 
 impl Shared {
@@ -36,7 +38,12 @@ impl Shared {
 
     /// Whether a start would have to look for what is missing: no entry of the journal says it of all.
     pub(super) fn wanting(&self) -> bool {
-        self.wanted.len() > 0 || self.wanted.unlooked().is_some() || self.scrubbing.is_some()
+        self.wanted.len() > 0 || self.wanted.unlooked().is_some() || self.is_looking_for_damage()
+    }
+
+    /// Whether a blob that is stored now may be found damaged, and be set aside, at any moment.
+    pub(super) fn is_looking_for_damage(&self) -> bool {
+        self.scrubbing.is_some() || !self.doubts.is_empty()
     }
 
     /// A link leaves a blob that came in part.
@@ -64,6 +71,24 @@ impl Shared {
         let _ = self.partials.take(key);
         self.install_has_blob(key);
         self.wanted.stored(key)
+    }
+
+    /// A blob turned out to be lost or damaged. Any record may name it: those on their way are looked at
+    /// anew before they are submitted, those that are submitted wait for it, and the visible ones are
+    /// looked at, with whatever else was lost.
+    pub(super) fn blob_lost(&mut self, blob: BlobKey) {
+        self.blobs_lost += 1;
+        let Self { views, wanted, .. } = self;
+        for (key, version) in views.submitted_naming(blob) {
+            wanted.want(key.clone(), version, blob);
+        }
+        self.look_anew();
+    }
+
+    /// Looks at the blobs of all keys, whatever is known of them.
+    pub(super) fn look_anew(&mut self) {
+        self.wanted.begin_look(self.looking);
+        self.look_for_blobs();
     }
 
     /// Looks for what is wanted, unless a look is out.

@@ -70,12 +70,10 @@ impl Session {
         let most = crate::limits::PIECE_BYTES_MAX;
         let bytes_max = u32::try_from(bytes).unwrap_or(most).min(most);
         let place = self.pieces.ask();
-        shared.blob(self.link, LinkPurpose::ServePiece(key, offset, place), |ticket| BlobCommand::Read {
-            ticket,
-            key,
-            offset,
-            bytes_max,
-        });
+        if offset == 0 && self.begun.again(key) {
+            return shared.doubt(key, Some((self.link, place)));
+        }
+        self.read_piece(shared, (key, offset), bytes_max, place);
     }
 
     /// A piece was read for the peer.
@@ -93,10 +91,13 @@ impl Session {
                 self.fault(shared, PeerFaultKind::Blob, expected, offset.to_string());
             }
             // Damage that no scrub found yet: the peer does not have to find out.
-            Ok(Some(piece)) if offset == 0 && piece.is_whole() && !piece.has(key) => {
+            Ok(Some(piece)) if offset == 0 && self.is_damaged(shared, key, &piece) => {
                 self.answer_piece(shared, place, OwnMessage::BlobAbsent { key });
             }
             Ok(Some(piece)) => {
+                if offset == 0 && !piece.is_whole() {
+                    self.begun.sent(key);
+                }
                 let (total, data) = (piece.total, piece.bytes);
                 self.answer_piece(
                     shared,
@@ -195,6 +196,12 @@ impl Session {
                 false
             }
             Err(fault) if resumed && fault.cause == StorageCause::Missing => {
+                self.fetch.restart(key);
+                self.pump_fetch(shared);
+                false
+            }
+            // It may not know yet: it looks when it is asked once more.
+            Ok(Stored::Mismatch) if self.fetch.doubt(key) => {
                 self.fetch.restart(key);
                 self.pump_fetch(shared);
                 false
@@ -307,6 +314,11 @@ impl Session {
         self.serving -= 1;
         let needed = self.pushed.contains(&key);
         match result {
+            Ok(Some(piece)) if self.is_damaged(shared, key, &piece) => {
+                if needed {
+                    self.push_failed(shared, key, PairReason::BlobMissing);
+                }
+            }
             Ok(Some(piece))
                 if piece.total <= u64::from(super::session::blob_put_bytes_max(&shared.config)) =>
             {

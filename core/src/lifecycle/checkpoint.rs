@@ -6,7 +6,7 @@
 //! | part | bytes |
 //! |---|---|
 //! | header | magic `STRNDCKP`, u32 format version, u32 length of the body, body, u32 CRC of all before |
-//! | body | log ID (16), cut (u64 epoch, u64 sequence), digest of the history up to the cut (32), u32 number of epochs, per epoch {u64 epoch, start (u64, u64), u32 length, authority} |
+//! | body | log ID (16), cut (u64 epoch, u64 sequence), digest of the history up to the cut (32), u32 number of epochs, per epoch {u64 epoch, start (u64, u64), previous end (u64, u64), u32 length, authority} |
 //! | block | u32 length of the content (at least 1), u32 CRC of length and content, content: per record {u32 length, canonical bytes} |
 //! | end | u32 zero, u32 CRC of that zero and the count, u64 number of records |
 

@@ -41,6 +41,7 @@ pub(super) fn encode_header(header: &CheckpointHeader) -> Vec<u8> {
     for mark in &header.epochs {
         body.extend_from_slice(&mark.epoch.to_be_bytes());
         put_version(&mut body, mark.start);
+        put_version(&mut body, mark.previous_end);
         body.extend_from_slice(&be32(mark.authority.as_str().len()));
         body.extend_from_slice(mark.authority.as_str().as_bytes());
     }
@@ -89,9 +90,9 @@ pub(super) fn parse_body(mut rest: &[u8]) -> Option<CheckpointHeader> {
     }
     let mut epochs = Vec::with_capacity(count);
     for _ in 0..count {
-        let (epoch, start) = (take_u64(rest)?, take_version(rest)?);
+        let (epoch, start, previous_end) = (take_u64(rest)?, take_version(rest)?, take_version(rest)?);
         let authority = AuthorityId::from_text(core::str::from_utf8(take_sized(rest)?).ok()?);
-        epochs.push(EpochMark { epoch, start, authority });
+        epochs.push(EpochMark { epoch, start, previous_end, authority });
     }
     rest.is_empty().then_some(CheckpointHeader { log, cut, cut_digest, epochs })
 }
@@ -101,7 +102,8 @@ mod tests {
     use super::*;
 
     fn body(epochs: usize) -> Vec<u8> {
-        let mark = EpochMark { epoch: 1, start: Version::new(1, 1), authority: AuthorityId::from_text("a") };
+        let (start, previous_end) = (Version::new(1, 1), Version::ZERO);
+        let mark = EpochMark { epoch: 1, start, previous_end, authority: AuthorityId::from_text("a") };
         let epochs = alloc::vec![mark; epochs];
         let header =
             CheckpointHeader { log: LogId([1; 16]), cut: Version::new(2, 2), cut_digest: [3; 32], epochs };

@@ -20,7 +20,7 @@ pub(super) enum DigestFor {
     Standing(Standing),
     /// To compare with what the peer says of itself there.
     Compare([u8; 32]),
-    /// The same, when the peer was not asked: it waits for our word.
+    /// The same, for a peer that waits for our word.
     Confirm([u8; 32]),
     /// To tell the peer, which asked.
     Answer,

@@ -3,16 +3,16 @@
 use super::api::{Divergence, Done, Event, Fenced, PairReason, PairVerdict, RequestError, RequestId};
 use super::authority::Authority;
 use super::entry::{ENTRY_EPOCH_START, EpochStart};
+use super::epochs::{Side, relate};
 use super::opaque::Opaque;
-use super::session::Session;
 use super::shared::{Commit, Purpose, Shared};
 use super::sidecars::AUTHORITY;
 use crate::error::StorageFault;
 use crate::id::Lsn;
 use crate::journal::writer::AppendError;
-use crate::record::{AuthorityId, Version};
+use crate::record::{AuthorityId, Record, Version};
 use crate::verdict::Verdict;
-use crate::wire::own::{EpochMark, Position};
+use crate::wire::own::EpochMark;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -42,12 +42,13 @@ enum Stage {
 pub(super) struct Beginning {
     lsn: Lsn,
     mark: EpochMark,
-    previous_end: Version,
 }
 
 /// An epoch without a record yet: its start is the version zero of it.
-pub(super) fn bare(epoch: u64, authority: AuthorityId) -> EpochMark {
-    EpochMark { epoch, start: Version::new(epoch, 0), authority }
+pub(super) fn bare(start: &EpochStart) -> EpochMark {
+    let EpochStart { epoch, authority, previous_end } = start;
+    let (epoch, authority) = (*epoch, authority.clone());
+    EpochMark { epoch, start: Version::new(epoch, 0), previous_end: *previous_end, authority }
 }
 
 impl Shared {
@@ -69,12 +70,12 @@ impl Shared {
 
     /// Appends the entry that begins an epoch, behind everything submitted.
     fn append_epoch_start(&mut self, epoch: u64, authority: &AuthorityId) -> Result<(), AppendError> {
-        let previous_end = self.submitted;
+        let start = EpochStart { epoch, authority: authority.clone(), previous_end: self.submitted };
         let mut bytes = Vec::new();
-        EpochStart { epoch, authority: authority.clone(), previous_end }.encode(&mut bytes);
+        start.encode(&mut bytes);
         let lsn = self.journal.append(ENTRY_EPOCH_START, &bytes)?;
         self.submitted_epoch = Some((epoch, authority.clone()));
-        self.beginning = Some(Beginning { lsn, mark: bare(epoch, authority.clone()), previous_end });
+        self.beginning = Some(Beginning { lsn, mark: bare(&start) });
         Ok(())
     }
 
@@ -175,21 +176,25 @@ impl Shared {
         }
     }
 
-    /// The durable prefix grew: an epoch that begins in it is one now. Whether it does.
-    pub(super) fn epoch_begun(&mut self, upto: Lsn) -> bool {
-        let Some(Beginning { mark, previous_end, .. }) = self.beginning.take_if(|b| b.lsn <= upto) else {
-            return false;
-        };
+    /// The durable prefix grew: an epoch that begins in it is one now.
+    pub(super) fn epoch_begun(&mut self, upto: Lsn) {
+        let Some(Beginning { mark, .. }) = self.beginning.take_if(|b| b.lsn <= upto) else { return };
         if self.history.epoch() < mark.epoch {
             self.history.begin_epoch(mark.clone());
         }
-        let EpochMark { epoch, authority, .. } = mark;
+        let EpochMark { epoch, authority, previous_end, .. } = mark;
         self.out.event(Event::EpochStarted { epoch, authority: authority.clone(), previous_end });
         if let Some(fencing) = self.fencing.take_if(|fencing| fencing.stage == Stage::Starting) {
             let done = Done::Fenced(Fenced { epoch, authority, previous_end });
             self.out.event(Event::Done { request: fencing.request, done });
         }
-        true
+    }
+
+    /// Whether peers do not know our latest epoch from us yet; they do from now on. They hear of it
+    /// before any record of it, however it came here.
+    pub(super) fn epoch_untold(&mut self) -> bool {
+        let latest = self.history.epoch();
+        core::mem::replace(&mut self.told_epoch, latest) < latest
     }
 
     /// Whoever asked for the move under way is told that a fault ended it.
@@ -217,6 +222,24 @@ impl Shared {
         self.fenced = Some(reason);
     }
 
+    /// The verdict over another history, if its epochs tell it from ours up to `tail`.
+    pub(super) fn judge_epochs(&self, tail: Version, theirs: Side<'_>) -> Option<PairVerdict> {
+        let epochs = self.history.epochs();
+        relate(&Side { tail, epochs: &epochs }, &theirs).verdict(|after| {
+            let kept = after >= self.history.floor();
+            self.history.first_after(after).filter(|_| kept).map(|(_, version)| version)
+        })
+    }
+
+    /// The verdict over a snapshot of a peer that tells no epochs: a record of an epoch that had ended
+    /// here. What a later record of its key hides is not told.
+    pub(super) fn over_in(&self, records: &[Record]) -> Option<PairVerdict> {
+        let (tail, latest) = (self.history.tail(), self.history.epoch());
+        let over = |record: &&Record| record.version > tail && record.version.epoch < latest;
+        let at = records.iter().filter(over).map(|record| record.version).min()?;
+        Some(fenced_at(at, alloc::format!("epoch {latest}"), at.to_string()))
+    }
+
     /// Stores that our epoch is over, so that it stays so after a restart.
     pub(super) fn save_superseded(&mut self) {
         if self.saving_authority() || self.halted.is_some() {
@@ -232,34 +255,12 @@ impl Shared {
     /// any record of it comes.
     pub(super) fn adopt_epoch(&mut self, mark: &EpochMark, at: Version) {
         let ours = self.latest_epoch_number().max(1);
-        let at_the_end = at == self.submitted && at == self.history.tail() && !at.is_zero();
+        let at_the_end = at == self.submitted && at == self.history.tail();
         let free = self.fencing.is_none() && self.beginning.is_none() && self.install.is_none();
         if mark.start.sequence == 0 && mark.epoch > ours && at_the_end && free && self.authority.is_none() {
             // Without room for it the next sign of life brings it again.
             let _ = self.append_epoch_start(mark.epoch, &mark.authority);
         }
-    }
-}
-
-impl Session {
-    /// The verdict over a peer whose records, or ours, belong to an epoch that had ended before them.
-    pub(super) fn judge_fenced(&self, shared: &Shared, position: &Position) -> Option<PairVerdict> {
-        let (ours, theirs) = (shared.history.tail(), position.tail.version);
-        let last = position.epochs.last();
-        if theirs > ours && theirs.epoch < shared.history.epoch() {
-            let mark = shared.history.epochs().pop()?;
-            return Some(fenced_at(theirs, text(&mark), theirs.to_string()));
-        }
-        // Above our tail there is no record of an epoch that had ended when our latest began.
-        let latest = shared.history.epoch();
-        let over = |m: &&EpochMark| m.epoch < latest && m.start > ours && m.start.sequence > 0;
-        if let Some(mark) = position.epochs.iter().find(over) {
-            let began = shared.history.epochs().pop()?;
-            return Some(fenced_at(mark.start, text(&began), text(mark)));
-        }
-        let bare = last.filter(|mark| mark.start.sequence == 0)?;
-        let (_, at) = shared.history.first_after(theirs).filter(|(_, at)| at.epoch < bare.epoch)?;
-        (theirs >= shared.history.floor()).then(|| fenced_at(at, at.to_string(), text(bare)))
     }
 }
 
@@ -270,8 +271,4 @@ pub(super) fn fenced_at(
     theirs: alloc::string::String,
 ) -> PairVerdict {
     Verdict::Diverged(Divergence { at, ours, theirs, reason: PairReason::FencedEpoch })
-}
-
-fn text(mark: &EpochMark) -> alloc::string::String {
-    alloc::format!("epoch {} of {}", mark.epoch, mark.authority)
 }

@@ -62,6 +62,8 @@ pub(super) struct Fetch {
     active: BTreeMap<BlobKey, Active>,
     /// Answers that will still come for blobs that were stored otherwise.
     late: BTreeMap<BlobKey, u32>,
+    /// Large ones that came whole and were not what they should be.
+    doubted: BTreeSet<BlobKey>,
     open: u32,
 }
 
@@ -84,6 +86,7 @@ impl Fetch {
         if self.came_late(key) || !self.wanted.remove(&key) {
             return false;
         }
+        self.doubted.remove(&key);
         if let Some(active) = self.active.get_mut(&key) {
             active.asked_open = active.asked_open.saturating_sub(1);
             self.open = self.open.saturating_sub(1);
@@ -98,6 +101,13 @@ impl Fetch {
         if self.wanted.contains(&key) {
             self.queue.push_front(key);
         }
+    }
+
+    /// All pieces of a blob came, and it is not what it should be. Whether the peer is asked for it once
+    /// more: for one that passes in several pieces, of which it cannot have seen that itself.
+    pub(super) fn doubt(&mut self, key: BlobKey) -> bool {
+        let large = |active: &Active| active.total.is_some_and(|total| total > u64::from(PIECE_BYTES_MAX));
+        self.active.get(&key).is_some_and(large) && self.doubted.insert(key)
     }
 
     /// Whether what came of a blob over another link is part of what is in the store of it.
@@ -217,6 +227,7 @@ impl Fetch {
     /// The blob is stored, by this link or otherwise.
     pub(super) fn stored(&mut self, key: BlobKey) {
         self.wanted.remove(&key);
+        self.doubted.remove(&key);
         self.forget(key);
     }
 
@@ -367,6 +378,19 @@ mod tests {
         assert!(fetch.piece(key(1), 0, 10, vec![1]).is_err(), "too short");
         assert!(fetch.piece(key(1), 0, 1, vec![1, 2]).is_err(), "too long");
         assert!(fetch.piece(key(1), 0, 1, vec![1]).is_ok());
+    }
+
+    #[test]
+    fn only_what_came_in_several_pieces_is_doubted_and_once() {
+        let mut fetch = Fetch::default();
+        for (n, total) in [(1, PIECE), (2, PIECE + 1)] {
+            fetch.want(key(n));
+            let _ = fetch.next(4, |_| false, |_| None);
+            fetch.piece(key(n), 0, total, vec![n; PIECE as usize]).expect("was asked for");
+        }
+        assert!(!fetch.doubt(key(1)) && fetch.doubt(key(2)) && !fetch.doubt(key(2)));
+        fetch.stored(key(2));
+        assert!(!fetch.doubt(key(2)), "nobody wants it");
     }
 
     #[test]

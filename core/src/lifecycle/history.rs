@@ -111,6 +111,7 @@ impl History {
         assert!(version > self.tail.version, "version {version} is not above the tail {}", self.tail.version);
         self.index(lsn, version);
         self.records += 1;
+        let previous_end = self.tail.version;
         self.tail = Anchor { version, digest: extend_digest(&self.tail.digest, canonical) };
         self.since_anchor += 1;
         if self.since_anchor == ANCHOR_RECORDS {
@@ -123,7 +124,8 @@ impl History {
             last.start = version;
         }
         if self.epochs.back().is_none_or(|last| last.epoch < version.epoch) {
-            self.add_epoch(EpochMark { epoch: version.epoch, start: version, authority: authority.clone() });
+            let (epoch, authority) = (version.epoch, authority.clone());
+            self.add_epoch(EpochMark { epoch, start: version, previous_end, authority });
         }
     }
 
@@ -399,7 +401,8 @@ mod tests {
     #[test]
     fn an_epoch_known_from_below_the_floor_is_not_marked_again() {
         let mut history = History::new(Version::new(3, 9), [1; 32]);
-        let below = EpochMark { epoch: 3, start: Version::new(3, 1), authority: authority() };
+        let (start, previous_end) = (Version::new(3, 1), Version::new(2, 5));
+        let below = EpochMark { epoch: 3, start, previous_end, authority: authority() };
         history.load_epochs(core::slice::from_ref(&below));
         history.push(lsn(4), Version::new(3, 10), &authority(), b"x");
         assert_eq!(history.epochs(), [below]);
@@ -408,7 +411,8 @@ mod tests {
     #[test]
     fn an_epoch_begins_before_its_first_record() {
         let mut history = filled(3);
-        history.begin_epoch(EpochMark { epoch: 2, start: Version::new(2, 0), authority: authority() });
+        let (start, previous_end) = (Version::new(2, 0), history.tail());
+        history.begin_epoch(EpochMark { epoch: 2, start, previous_end, authority: authority() });
         assert_eq!((history.epoch(), history.epochs_upto(history.tail()).len()), (2, 1));
         history.push(lsn(5), Version::new(2, 7), &authority(), b"x");
         assert_eq!(history.epochs().last().map(|mark| mark.start), Some(Version::new(2, 7)));

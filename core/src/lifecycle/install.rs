@@ -6,6 +6,7 @@ use super::checkpoint::{CheckpointError, CheckpointHeader, CheckpointRule, Check
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::command::BlobCommand;
 use super::digests::Answered;
+use super::epochs::Side;
 use super::session::Session;
 use super::shared::{InstallPurpose, Purpose, Shared};
 use super::views::Views;
@@ -77,6 +78,8 @@ pub(super) struct Install {
     pub(super) missing: BTreeSet<BlobKey>,
     /// Blobs that the peer which brings it does not have either: its records wait for them.
     pub(super) absent: BTreeSet<BlobKey>,
+    /// How many blobs had been found lost when it began.
+    pub(super) blobs_lost: u64,
 }
 
 impl Install {
@@ -102,6 +105,7 @@ impl Install {
             unlooked: BTreeSet::new(),
             missing: BTreeSet::new(),
             absent: BTreeSet::new(),
+            blobs_lost: shared.blobs_lost,
         }
     }
 
@@ -325,9 +329,17 @@ impl Session {
             shared.abandon_install(&install);
             return self.fault(shared, PeerFaultKind::Snapshot, expected, found);
         }
+        let unjudged = install.header.is_none();
         if let Err(error) = install.take(shared, &data) {
             shared.abandon_install(&install);
             return self.fault(shared, PeerFaultKind::Snapshot, error.expected.clone(), error.to_string());
+        }
+        // Nothing is submitted here between this and its installation.
+        let header = install.header.as_ref().filter(|_| unjudged);
+        let side = header.map(|header| Side { tail: header.cut, epochs: &header.epochs });
+        if let Some(found) = side.and_then(|side| shared.judge_epochs(shared.submitted, side)) {
+            shared.abandon_install(&install);
+            return self.stop(shared, found);
         }
         install.received += bytes;
         install.write(shared, offset, data);
@@ -340,6 +352,9 @@ impl Session {
     fn install_frame(&mut self, shared: &mut Shared, snapshot: &Snapshot) {
         shared.abandon_idle_install();
         let cut = snapshot.watermark;
+        if let Some(found) = shared.over_in(&snapshot.records) {
+            return self.stop(shared, found);
+        }
         let header =
             CheckpointHeader { log: shared.current.log, cut, cut_digest: [0; 32], epochs: Vec::new() };
         let mut writer = CheckpointWriter::new(&header);

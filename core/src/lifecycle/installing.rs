@@ -160,7 +160,9 @@ impl Shared {
         current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
         opaque.chained = install.offer.cut_digest.is_some();
         opaque.checkpoint_records = install.records;
-        opaque.wanting = !install.absent.is_empty() || self.scrubbing.is_some();
+        opaque.wanting = !install.absent.is_empty()
+            || self.is_looking_for_damage()
+            || install.blobs_lost != self.blobs_lost;
         self.save_current(Commit::Installation, current, opaque);
     }
 
@@ -178,6 +180,9 @@ impl Shared {
                     self.wanted.want(key.clone(), entry.version, blob);
                 }
             }
+        }
+        if install.blobs_lost != self.blobs_lost {
+            self.look_anew();
         }
         let (digest, epochs) = match install.header {
             Some(header) => (header.cut_digest, header.epochs),

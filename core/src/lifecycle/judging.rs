@@ -2,6 +2,7 @@
 
 use super::api::{PairVerdict, PeerFaultKind, Verified};
 use super::digests::DigestFor;
+use super::epochs::Side;
 use super::judge::{self, AckCase, Judgement, Known, Standing, Takes};
 use super::membership::MemberInput;
 use super::session::Session;
@@ -9,7 +10,7 @@ use super::shared::Shared;
 use super::source::Source;
 use crate::record::Version;
 use crate::verdict::Verdict;
-use crate::wire::own::{Acknowledgement, EpochMark, Mark, OwnMessage, Position};
+use crate::wire::own::{Acknowledgement, Mark, OwnMessage, Position};
 use alloc::string::ToString;
 
 impl Session {
@@ -47,11 +48,9 @@ impl Session {
         if let Some(last) = position.epochs.last() {
             shared.heard_epoch(last);
         }
-        if let Some(fenced) = self.judge_fenced(shared, position) {
-            return self.stop(shared, fenced);
-        }
-        if let Some(parted) = parted(shared, position) {
-            return self.stop(shared, parted);
+        let side = Side { tail: theirs.tail, epochs: &position.epochs };
+        if let Some(found) = shared.judge_epochs(shared.history.tail(), side) {
+            return self.stop(shared, found);
         }
         let tail = shared.history.tail();
         if self.told.is_none() && self.peer.waits && !tail.is_zero() && tail <= theirs.tail {
@@ -260,35 +259,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Two histories in which one epoch began elsewhere, or was given out by another authority: also
-/// where no digest is left to compare, because one side is below the other's floor.
-fn parted(shared: &Shared, position: &Position) -> Option<PairVerdict> {
-    // A replica that began with a snapshot of the reference does not know how its epochs began.
-    if !shared.opaque.chained || position.tail.digest.is_none() {
-        return None;
-    }
-    let ours = shared.history.epochs();
-    let theirs = &position.epochs;
-    let differs = |mark: &&EpochMark| theirs.iter().any(|other| parts(mark, other));
-    let mark = ours.iter().find(differs)?;
-    let other = theirs.iter().find(|other| parts(mark, other))?;
-    let text =
-        |mark: &EpochMark| alloc::format!("epoch {} of {} from {}", mark.epoch, mark.authority, mark.start);
-    Some(Verdict::Diverged(super::api::Divergence {
-        at: mark.start.min(other.start),
-        ours: text(mark),
-        theirs: text(other),
-        reason: super::api::PairReason::OtherHistory,
-    }))
-}
-
-/// Whether two marks of one epoch contradict. One side may not have its first record yet.
-fn parts(ours: &EpochMark, theirs: &EpochMark) -> bool {
-    let unbegun = ours.start.sequence == 0 || theirs.start.sequence == 0;
-    ours.epoch == theirs.epoch
-        && (ours.authority != theirs.authority || (ours.start != theirs.start && !unbegun))
 }
 
 pub(super) fn diverged(reason: super::api::PairReason, theirs: Version, ours: Version) -> PairVerdict {

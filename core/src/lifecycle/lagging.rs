@@ -3,7 +3,7 @@
 
 use super::api::{Event, RequestId};
 use super::bound::counted;
-use super::membership::{MemberInput, MemberState, compaction_bound};
+use super::membership::{MemberInput, compaction_bound};
 use super::shared::Shared;
 use crate::id::Lsn;
 use crate::record::Version;
@@ -101,11 +101,7 @@ impl Shared {
     /// A peer's journal is read from `cut` on: a member counts there, unless it lapsed and is the same
     /// life of its data, which must be reseeded first.
     pub(super) fn member_reads(&mut self, identity: &str, cut: Version) {
-        let lapsed = |state| match state {
-            MemberState::Lapsed => true,
-            MemberState::Joining { .. } | MemberState::Active => false,
-        };
-        if self.members.get(identity).is_some_and(|member| lapsed(member.state)) {
+        if self.members.lapsed(identity) {
             return;
         }
         self.member_input(identity, MemberInput::Reads { cut });

@@ -55,15 +55,15 @@ impl Session {
         true
     }
 
-    /// Whether this is the answer to the question if the peer still has what it acknowledged.
-    pub(super) fn undoubted(&mut self, shared: &mut Shared, at: &DigestAt) -> bool {
+    /// The peer says what it has at a version. If that answers whether it still has what it acknowledged,
+    /// a loss is told.
+    pub(super) fn undoubted(&mut self, shared: &mut Shared, at: &DigestAt) {
         let Some((holds, acked)) = self.evidence.doubted.take_if(|(_, acked)| *acked == at.version) else {
-            return false;
+            return;
         };
         if at.digest.is_none() && acked > self.evidence.peer_floor {
             self.tell_lost(shared, holds, acked);
         }
-        true
     }
 
     /// Told once; how repair stands is another matter, and goes on.

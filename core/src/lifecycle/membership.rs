@@ -2,14 +2,15 @@
 
 use super::api::{MembersChange, RequestError};
 pub use super::bound::compaction_bound;
+pub use super::members_file::ContentError;
 use crate::id::Incarnation;
 use crate::record::Version;
+use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
 
-/// Most members.
+/// Most members, and most removed ones that are remembered.
 pub const MEMBERS_MAX: usize = 1024;
 
 /// Longest identity of a member or peer, in bytes of UTF-8.
@@ -26,7 +27,8 @@ pub enum MemberState {
     },
     /// It counts at what it durably acknowledged.
     Active,
-    /// It fell too far behind: it does not count, and must be reseeded.
+    /// It fell too far behind, or was removed and added again: it does not count, and must be reseeded,
+    /// or take a snapshot.
     Lapsed,
 }
 
@@ -72,6 +74,15 @@ pub struct Member {
     pub state: MemberState,
 }
 
+/// What being added makes of a replica. Nobody waited for one that was removed: what it then slept
+/// through is gone here, so the life that was removed does not count any more.
+fn added(removed: Option<Member>) -> (MemberState, Option<Incarnation>) {
+    match removed {
+        None => (MemberState::Joining { cut: None }, None),
+        Some(Member { state, incarnation, .. }) => (state, incarnation),
+    }
+}
+
 /// What an input makes of a member's state.
 fn step(state: MemberState, input: MemberInput) -> MemberState {
     use MemberInput::{Acknowledged, OtherIncarnation, Reads, TooFarBehind};
@@ -92,7 +103,7 @@ fn step(state: MemberState, input: MemberInput) -> MemberState {
 }
 
 /// The members of a log: never configured, or a list that may be explicitly empty. Sorted by
-/// identity, at most [`MEMBERS_MAX`].
+/// identity, at most [`MEMBERS_MAX`]. Who was removed is remembered, the last [`MEMBERS_MAX`] of them.
 ///
 /// ```
 /// use strandline_core::lifecycle::{api::MembersChange, membership::Members};
@@ -104,35 +115,10 @@ fn step(state: MemberState, input: MemberInput) -> MemberState {
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Members {
-    configured: bool,
-    list: Vec<Member>,
-}
-
-/// A sidecar that is not what was written.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("sidecar content: expected {expected}, found {found}")]
-pub struct ContentError {
-    /// What the format asks for.
-    pub expected: &'static str,
-    /// What is there, or what the decoder said.
-    pub found: String,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Sidecar {
-    members: Vec<SidecarMember>,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct SidecarMember {
-    identity: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    incarnation: Option<String>,
-    state: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cut: Option<(u64, u64)>,
+    pub(super) configured: bool,
+    pub(super) list: Vec<Member>,
+    /// In the order of their removal; none of them is a member, or has what a new one needs.
+    pub(super) removed: VecDeque<Member>,
 }
 
 /// Judges the name of a member or peer: what is wrong with it, if anything is.
@@ -183,106 +169,103 @@ impl Members {
                     return refuse(name, format!("there are {MEMBERS_MAX} members, which is the limit"));
                 }
                 (Err(at), None) => {
-                    let state = MemberState::Joining { cut: None };
-                    self.list.insert(at, Member { identity: name.clone(), incarnation: None, state });
+                    let known = self.removed.iter().position(|removed| removed.identity == *name);
+                    let (state, incarnation) = added(known.and_then(|at| self.removed.remove(at)));
+                    self.list.insert(at, Member { identity: name.clone(), incarnation, state });
                 }
             },
             MembersChange::Remove(name) => match self.find(name) {
-                Ok(at) => drop(self.list.remove(at)),
+                Ok(at) => {
+                    let member = self.list.remove(at);
+                    self.remember(member);
+                }
                 Err(_) => return refuse(name, "it is no member".into()),
             },
-            MembersChange::Clear => self.list.clear(),
+            MembersChange::Clear => {
+                for member in core::mem::take(&mut self.list) {
+                    self.remember(member);
+                }
+            }
         }
         self.configured = true;
         Ok(())
     }
 
+    /// From now on it is lapsed. One that never had anything is as good as new.
+    fn remember(&mut self, member: Member) {
+        if member.state == (MemberState::Joining { cut: None }) && member.incarnation.is_none() {
+            return;
+        }
+        if self.removed.len() == MEMBERS_MAX {
+            self.removed.pop_front();
+        }
+        self.removed.push_back(Member { state: MemberState::Lapsed, ..member });
+    }
+
+    /// Whether a member, or one that was removed, is lapsed.
+    pub(super) fn lapsed(&self, identity: &str) -> bool {
+        let removed = || self.removed.iter().find(|member| member.identity == identity);
+        self.get(identity).or_else(removed).is_some_and(|member| match member.state {
+            MemberState::Lapsed => true,
+            MemberState::Joining { .. } | MemberState::Active => false,
+        })
+    }
+
+    fn find_mut(&mut self, identity: &str) -> Option<&mut Member> {
+        match self.find(identity) {
+            Ok(at) => Some(&mut self.list[at]),
+            Err(_) => self.removed.iter_mut().find(|member| member.identity == identity),
+        }
+    }
+
+    /// Forgets a removed one that was reseeded, or took a snapshot: it is as good as new.
+    fn forget(&mut self) {
+        self.removed.retain(|member| match member.state {
+            MemberState::Lapsed | MemberState::Joining { cut: Some(_) } => true,
+            MemberState::Joining { cut: None } | MemberState::Active => false,
+        });
+    }
+
     /// Notes which life of a member's data was authenticated. Another one than before starts over;
     /// a member that names none keeps what it has. Returns whether something changed.
     pub fn seen(&mut self, identity: &str, incarnation: Option<Incarnation>) -> bool {
-        let (Ok(at), Some(now)) = (self.find(identity), incarnation) else {
+        let (Some(member), Some(now)) = (self.find_mut(identity), incarnation) else {
             return false;
         };
-        let member = &mut self.list[at];
         match member.incarnation.replace(now) {
             Some(before) if before == now => false,
             Some(_) => {
                 member.state = step(member.state, MemberInput::OtherIncarnation);
+                self.forget();
                 true
             }
             None => true,
         }
     }
 
-    /// Moves a member on; an identity that is no member is ignored. Returns whether something
-    /// changed.
+    /// Moves a member on, or one that was removed; another identity is ignored. Returns whether
+    /// something changed.
     pub fn advance(&mut self, identity: &str, input: MemberInput) -> bool {
-        let Ok(at) = self.find(identity) else {
+        let Some(member) = self.find_mut(identity) else {
             return false;
         };
-        let before = self.list[at].state;
-        self.list[at].state = step(before, input);
-        self.list[at].state != before
+        let before = member.state;
+        member.state = step(before, input);
+        let changed = member.state != before;
+        if changed {
+            self.forget();
+        }
+        changed
     }
 
     /// Takes over what happened to a member since the list was copied to be changed.
     pub(super) fn carry_over(&mut self, member: &Member) {
         if let Ok(at) = self.find(&member.identity) {
             self.list[at] = member.clone();
+        } else if let Some(removed) = self.removed.iter_mut().find(|r| r.identity == member.identity) {
+            // In whatever life: that is the one that was removed.
+            removed.incarnation = member.incarnation;
         }
-    }
-
-    /// The content of the sidecar: JSON.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let members = self.list.iter().map(|member| SidecarMember {
-            identity: member.identity.clone(),
-            incarnation: member.incarnation.map(|incarnation| incarnation.to_string()),
-            state: member.state.name().to_string(),
-            cut: match member.state {
-                MemberState::Joining { cut } => cut.map(|cut| (cut.epoch, cut.sequence)),
-                MemberState::Active | MemberState::Lapsed => None,
-            },
-        });
-        serde_json::to_vec(&Sidecar { members: members.collect() }).expect("strings and numbers are JSON")
-    }
-
-    /// Reads the content of a sidecar that is there. One that is missing is [`Members::default`].
-    ///
-    /// # Errors
-    /// It is not what [`Members::encode`] writes; `{}` and `null` are no membership.
-    pub fn decode(content: &[u8]) -> Result<Self, ContentError> {
-        let wrong = |expected, found: &str| ContentError { expected, found: found.to_string() };
-        let sidecar: Sidecar = serde_json::from_slice(content)
-            .map_err(|error| wrong("an object with a list of members", &error.to_string()))?;
-        if sidecar.members.len() > MEMBERS_MAX {
-            return Err(wrong("at most 1024 members", &sidecar.members.len().to_string()));
-        }
-        let mut list: Vec<Member> = Vec::with_capacity(sidecar.members.len());
-        for member in sidecar.members {
-            if list.last().is_some_and(|last| last.identity >= member.identity) {
-                return Err(wrong("members sorted by identity", &member.identity));
-            }
-            if let Some(found) = identity_fault(&member.identity) {
-                return Err(wrong("identities of 1 to 128 printable bytes", &found));
-            }
-            let state = match (member.state.as_str(), member.cut) {
-                ("joining", cut) => {
-                    MemberState::Joining { cut: cut.map(|(epoch, sequence)| Version::new(epoch, sequence)) }
-                }
-                ("active", None) => MemberState::Active,
-                ("lapsed", None) => MemberState::Lapsed,
-                (found, _) => return Err(wrong("joining, or active or lapsed without a cut", found)),
-            };
-            let incarnation = match &member.incarnation {
-                Some(text) => Some(
-                    Incarnation::parse(text).ok_or_else(|| wrong("an incarnation of 24 hex digits", text))?,
-                ),
-                None => None,
-            };
-            list.push(Member { identity: member.identity, incarnation, state });
-        }
-        Ok(Self { configured: true, list })
     }
 }
 
@@ -303,7 +286,7 @@ mod tests {
             .enumerate()
             .map(|(i, state)| Member { identity: format!("m{i}"), incarnation: Some(LIFE), state: *state })
             .collect();
-        Members { configured: true, list }
+        Members { configured: true, list, removed: VecDeque::new() }
     }
 
     #[test]
@@ -384,6 +367,101 @@ mod tests {
         assert_eq!(members.list().len(), 2);
     }
 
+    fn again(members: &mut Members, name: &str) -> Member {
+        members.change(&MembersChange::Remove(name.into())).expect("a member");
+        members.change(&MembersChange::Add(name.into())).expect("no member");
+        members.get(name).expect("a member").clone()
+    }
+
+    #[test]
+    fn added_anew_joins() {
+        let mut members = members(&[]);
+        members.change(&MembersChange::Add("m".into())).expect("new");
+        let state = MemberState::Joining { cut: None };
+        let joins = Member { identity: "m".into(), incarnation: None, state };
+        assert_eq!(members.get("m"), Some(&joins));
+        assert_eq!(again(&mut members, "m"), joins, "it never had anything");
+    }
+
+    #[test]
+    fn added_again_is_lapsed_in_the_life_that_was_removed() {
+        let cut = Some(v(4));
+        for state in [MemberState::Active, MemberState::Joining { cut }, MemberState::Lapsed] {
+            let mut members = members(&[state]);
+            assert_eq!(again(&mut members, "m0").state, MemberState::Lapsed);
+            assert!(!members.seen("m0", Some(LIFE)));
+            assert_eq!(again(&mut members, "m0").state, MemberState::Lapsed, "{state:?}");
+            assert!(members.seen("m0", Some(OTHER_LIFE)));
+            assert_eq!(members.list()[0].state, MemberState::Joining { cut: None }, "it was reseeded");
+        }
+    }
+
+    #[test]
+    fn added_again_without_a_life_is_lapsed() {
+        let mut members = members(&[MemberState::Active]);
+        members.list[0].incarnation = None;
+        assert_eq!(again(&mut members, "m0").state, MemberState::Lapsed);
+    }
+
+    #[test]
+    fn added_again_after_all_were_removed_and_stored() {
+        let mut members = members(&[MemberState::Active, MemberState::Active]);
+        members.change(&MembersChange::Clear).expect("always");
+        let mut members = Members::decode(&members.encode()).expect("just written");
+        members.change(&MembersChange::Add("m1".into())).expect("no member");
+        assert_eq!(members.list()[0].state, MemberState::Lapsed);
+        assert_eq!(Members::decode(&members.encode()), Ok(members));
+    }
+
+    #[test]
+    fn added_again_after_it_was_reseeded_or_took_a_snapshot_joins() {
+        let joins = MemberState::Joining { cut: None };
+        for reseeded in [false, true] {
+            let mut members = members(&[MemberState::Active]);
+            members.change(&MembersChange::Remove("m0".into())).expect("a member");
+            if reseeded {
+                assert!(members.seen("m0", Some(OTHER_LIFE)));
+            } else {
+                assert!(members.advance("m0", MemberInput::Reads { cut: v(5) }));
+                assert_eq!(again_state(members.clone()), MemberState::Joining { cut: Some(v(5)) });
+                assert!(members.advance("m0", MemberInput::Acknowledged { version: v(5) }));
+            }
+            assert_eq!(again_state(members), joins, "{reseeded}");
+        }
+    }
+
+    fn again_state(mut members: Members) -> MemberState {
+        assert_eq!(Members::decode(&members.encode()), Ok(members.clone()));
+        members.change(&MembersChange::Add("m0".into())).expect("no member");
+        members.list()[0].state
+    }
+
+    #[test]
+    fn another_life_that_came_while_a_removal_was_stored_is_the_removed_one() {
+        let mut members = members(&[MemberState::Active]);
+        let mut stored = members.clone();
+        stored.change(&MembersChange::Remove("m0".into())).expect("a member");
+        members.seen("m0", Some(OTHER_LIFE));
+        stored.carry_over(&members.list()[0]);
+        stored.change(&MembersChange::Add("m0".into())).expect("no member");
+        assert!(!stored.seen("m0", Some(OTHER_LIFE)));
+        assert_eq!(stored.list()[0].state, MemberState::Lapsed);
+    }
+
+    #[test]
+    fn so_many_removed_ones_are_remembered() {
+        let mut members = members(&[]);
+        for i in 0..=MEMBERS_MAX {
+            let name = format!("m{i}");
+            members.change(&MembersChange::Add(name.clone())).expect("new");
+            members.seen(&name, Some(LIFE));
+            members.change(&MembersChange::Remove(name)).expect("a member");
+        }
+        assert_eq!(members.removed.len(), MEMBERS_MAX);
+        assert!(members.removed.iter().all(|removed| removed.identity != "m0"));
+        assert_eq!(Members::decode(&members.encode()), Ok(members));
+    }
+
     #[test]
     fn the_list_is_limited() {
         let mut members = Members::default();
@@ -391,38 +469,5 @@ mod tests {
             members.change(&MembersChange::Add(format!("m{i}"))).expect("below the limit");
         }
         assert!(members.change(&MembersChange::Add("one-more".into())).is_err());
-    }
-
-    #[test]
-    fn every_state_round_trips() {
-        let mut members = members(&[
-            MemberState::Joining { cut: None },
-            MemberState::Joining { cut: Some(v(4)) },
-            MemberState::Active,
-            MemberState::Lapsed,
-        ]);
-        members.list[0].incarnation = None;
-        assert_eq!(Members::decode(&members.encode()), Ok(members));
-        let mut empty = Members::default();
-        empty.change(&MembersChange::Clear).expect("always");
-        assert_eq!(Members::decode(&empty.encode()), Ok(empty));
-    }
-
-    #[test]
-    fn what_is_no_membership() {
-        for content in [
-            "",
-            "{}",
-            "null",
-            r#"{"members":null}"#,
-            r#"{"members":[],"more":1}"#,
-            r#"{"members":[{"identity":"","state":"active"}]}"#,
-            r#"{"members":[{"identity":"a","state":"gone"}]}"#,
-            r#"{"members":[{"identity":"a","state":"active","cut":[1,2]}]}"#,
-            r#"{"members":[{"identity":"a","state":"active","incarnation":"00"}]}"#,
-            r#"{"members":[{"identity":"b","state":"active"},{"identity":"a","state":"active"}]}"#,
-        ] {
-            assert!(Members::decode(content.as_bytes()).is_err(), "{content}");
-        }
     }
 }

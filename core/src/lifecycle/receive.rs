@@ -20,7 +20,6 @@ use alloc::vec::Vec;
 
 /// Where receiving stands.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one for each link, and a batch is held most of the time")]
 pub(super) enum Receive {
     /// No batch is being looked at.
     Idle,
@@ -40,6 +39,8 @@ pub(super) struct Held {
     pub(super) missing: BTreeSet<BlobKey>,
     /// Its blobs that the peer does not have either.
     pub(super) absent: BTreeSet<BlobKey>,
+    /// How many blobs had been found lost when its blobs were looked at.
+    lost: u64,
     /// Since when its blobs are waited for.
     pub(super) since: Instant,
     /// The verdict before it was said that its blobs do not come.
@@ -182,6 +183,7 @@ impl Session {
                     blobs: Looked::No,
                     missing: BTreeSet::new(),
                     absent: BTreeSet::new(),
+                    lost: shared.blobs_lost,
                     since: shared.now.mono,
                     before: None,
                 });
@@ -237,7 +239,7 @@ impl Session {
             }
             Delivery::Ready => {}
         }
-        let Receive::Held(Held { batch, blobs, .. }) = &self.receive else { return };
+        let Receive::Held(Held { batch, blobs, lost, .. }) = &self.receive else { return };
         match lineage(shared, &batch.records) {
             Ok(()) => {}
             Err(Lineage::Foreign { expected, found }) => {
@@ -250,18 +252,21 @@ impl Session {
         match blobs {
             Looked::No => self.look_at_blobs(shared),
             Looked::Asked(_) => {}
+            // What was there then may be what was lost since.
+            Looked::Known if *lost != shared.blobs_lost => self.look_at_blobs(shared),
             Looked::Known => self.append_batch(shared),
         }
     }
 
     /// Asks the blob store which blobs of the held batch are missing.
     fn look_at_blobs(&mut self, shared: &mut Shared) {
-        let Receive::Held(Held { batch, blobs, .. }) = &mut self.receive else { return };
+        let Receive::Held(Held { batch, blobs, lost, .. }) = &mut self.receive else { return };
         let keys: BTreeSet<BlobKey> = batch.records.iter().filter_map(blob_of).collect();
         if keys.iter().any(|key| shared.is_removing(key)) {
             // Tried again when the collection that removes it is through.
             return;
         }
+        *lost = shared.blobs_lost;
         if keys.is_empty() {
             *blobs = Looked::Known;
             return self.append_batch(shared);
@@ -291,7 +296,8 @@ impl Session {
             Ok(lengths) => lengths,
             Err(fault) => return self.close(shared, CloseReason::Storage(fault)),
         };
-        for (key, _) in keys.iter().zip(&lengths).filter(|(_, length)| length.is_none()) {
+        let missing = keys.iter().zip(&lengths).filter(|(_, length)| length.is_none()).map(|(key, _)| key);
+        for key in missing.filter(|key| !held.absent.contains(key)) {
             held.missing.insert(*key);
             self.fetch.want(*key);
         }

@@ -7,12 +7,14 @@ use super::api::{
     MembersChange, Mutation, MutationError, RequestError, RequestId, Scan, ScanPage, Scrub, Status,
     SubscribeRefused, SubscriptionId,
 };
+use super::authority::Authority;
 use super::command::{Command, Outcome, ReplicaCompletion};
+use super::epoch_source::EpochStep;
 use super::links::Links;
 use super::session::{Peer, Session};
 use super::shared::Shared;
 use super::{status, submit};
-use crate::id::LinkId;
+use crate::id::{LinkId, LogId};
 use crate::machine::{Deadlines, FrameInfo, Machine, Pending};
 use crate::record::{BlobKey, Key, RecordLimits, Version};
 use crate::time::Now;
@@ -137,7 +139,7 @@ impl Replica {
 
     /// Takes the right to write the log, in an epoch above all that are known here and at peers. The
     /// answer is [`Event::Done`], once the epoch's first entry is durable; until then mutations are
-    /// refused. The epoch comes from a person, or from an [`super::authority::EpochSource`].
+    /// refused. The epoch comes from a person, or from an [`super::epoch_source::EpochSource`].
     pub fn handle_fence(&mut self, now: Now, epoch: u64) -> RequestId {
         self.advance(now);
         let request = self.shared.request();
@@ -298,6 +300,19 @@ impl Replica {
         Capabilities::new(declared).expect("nine short capabilities are within the bounds")
     }
 
+    /// What an epoch that an [`super::epoch_source::EpochSource`] gave means here.
+    #[must_use]
+    pub fn epoch_step(&self, given: Option<u64>) -> EpochStep {
+        let writes = self.shared.authority.as_ref().map(Authority::epoch);
+        EpochStep::judge(given, self.shared.known_epoch(), writes.filter(|_| self.shared.fenced.is_none()))
+    }
+
+    /// The log.
+    #[must_use]
+    pub const fn log(&self) -> LogId {
+        self.shared.current.log
+    }
+
     /// This replica's name.
     #[must_use]
     pub fn identity(&self) -> &str {
@@ -359,6 +374,7 @@ impl Replica {
         }
         self.collect();
         self.shared.advance_fence();
+        self.shared.check_doubts();
         self.shared.compact_by_policy();
         self.shared.advance_switching();
         self.shared.serve_subscriptions();

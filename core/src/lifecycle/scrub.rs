@@ -116,9 +116,7 @@ impl Shared {
             Ok(Checked::Missing) => false,
             Ok(Checked::Damaged) => true,
         };
-        // Other keys may name the same blob, also such as were read before.
-        self.wanted.begin_look(self.looking);
-        self.look_for_blobs();
+        self.blob_lost(blob);
         let Some(scrubbing) = &mut self.scrubbing else { return false };
         // A later record of the key may need another blob by now.
         if self.views.visible(&key).is_none_or(|entry| entry.version != version) {

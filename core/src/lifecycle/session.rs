@@ -8,6 +8,7 @@ use super::api::{
 };
 use super::config::ReplicaConfig;
 use super::digests::Digests;
+use super::doubt::Begun;
 use super::fetch::Fetch;
 use super::install::Offered;
 use super::judge::Standing;
@@ -115,6 +116,8 @@ pub(super) struct Session {
     pub(super) serving: u32,
     /// Pieces the peer asked for, in the order it asked; reads may end in any order.
     pub(super) pieces: Pieces,
+    /// Large blobs whose beginning the peer got.
+    pub(super) begun: Begun,
     /// Whole blobs the peer asked for, not read yet, with the request they are of.
     pub(super) serve_queue: VecDeque<(u64, BlobKey)>,
     /// Requests for whole blobs so far, the one that is being answered, and its bytes.
@@ -162,6 +165,7 @@ impl Session {
             fetch: Fetch::default(),
             serving: 0,
             pieces: Pieces::default(),
+            begun: Begun::default(),
             serve_queue: VecDeque::new(),
             requests: 0,
             answering: (0, 0),

@@ -10,6 +10,7 @@ use super::command::{BlobCommand, Command};
 use super::compact::CompactPurpose;
 use super::compaction::Running;
 use super::config::ReplicaConfig;
+use super::doubt::Doubts;
 use super::fencing::{Beginning, Fencing};
 use super::history::History;
 use super::install::Install;
@@ -142,6 +143,8 @@ pub(super) struct Shared {
     pub(super) submitted: Version,
     /// The latest epoch submitted, and who writes in it.
     pub(super) submitted_epoch: Option<(u64, AuthorityId)>,
+    /// The latest epoch that links were told of.
+    pub(super) told_epoch: u64,
     /// The highest epoch that any peer has named in this run.
     pub(super) peers_epoch: u64,
     /// The epoch that is being taken.
@@ -168,10 +171,14 @@ pub(super) struct Shared {
     pub(super) wanted: Wanted,
     /// Whether the blob store is being asked for what is wanted.
     pub(super) looking: bool,
+    /// How many blobs were found lost: an earlier look at blobs does not count any more.
+    pub(super) blobs_lost: u64,
     /// The collection of blobs under way.
     pub(super) collection: Option<Collection>,
     /// The scrub under way.
     pub(super) scrubbing: Option<Scrubbing>,
+    /// Blobs that may be damaged, as peers found out.
+    pub(super) doubts: Doubts,
     /// Reads of the journal for peers.
     pub(super) sharing: Sharing,
     /// Checkpoints that a session serves to a peer.
@@ -241,6 +248,7 @@ impl Shared {
             history: parts.history,
             submitted,
             submitted_epoch: last_epoch.map(|mark| (mark.epoch, mark.authority)),
+            told_epoch: 0,
             peers_epoch: 0,
             fencing: None,
             beginning: None,
@@ -256,8 +264,10 @@ impl Shared {
             partials: Partials::default(),
             wanted: parts.wanted,
             looking: false,
+            blobs_lost: 0,
             collection: None,
             scrubbing: None,
+            doubts: Doubts::default(),
             sharing,
             pins: BTreeMap::new(),
             install: None,

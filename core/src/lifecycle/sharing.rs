@@ -36,6 +36,8 @@ pub(super) struct Sharing {
     reading: Vec<(ReadRequest, Vec<LinkId>)>,
     /// Those for whom there was no read left.
     queue: VecDeque<LinkId>,
+    /// Reads that were begun.
+    reads: u64,
 }
 
 /// Whether a block of `held` has the batch at which `wanted` starts.
@@ -48,7 +50,12 @@ impl Sharing {
     /// At most `reads_max` reads out, and `kept_bytes_max` bytes kept beside the newest block.
     pub(super) fn new(reads_max: u32, kept_bytes_max: u64) -> Self {
         let (kept, queue) = (VecDeque::new(), VecDeque::new());
-        Self { reads_max, kept_bytes_max, kept, kept_bytes: 0, reading: Vec::new(), queue }
+        Self { reads_max, kept_bytes_max, kept, kept_bytes: 0, reading: Vec::new(), queue, reads: 0 }
+    }
+
+    /// How many reads were begun.
+    pub(super) const fn reads(&self) -> u64 {
+        self.reads
     }
 
     /// `link` needs the bytes that start where `wanted` does.
@@ -69,6 +76,7 @@ impl Sharing {
             return Ask::Wait;
         }
         self.reading.push((wanted, alloc::vec![link]));
+        self.reads += 1;
         Ask::Read
     }
 
@@ -151,6 +159,7 @@ mod tests {
         assert!(matches!(sharing.ask(LINK[1], all[2]), Ask::Wait), "waiting twice is the same");
         assert_eq!(sharing.done(all[0], None), [LINK[0], LINK[1]], "a failed read frees its place");
         assert!(matches!(sharing.ask(LINK[0], all[0]), Ask::Read), "nothing was kept");
+        assert_eq!(sharing.reads(), 2);
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub(super) fn of(shared: &Shared, links: &Links) -> Status {
         compactable,
         blocked_by,
         links: links.iter().map(|session| session.status(shared)).collect(),
+        reads_for_peers: shared.sharing.reads(),
         subscriptions: shared.subscriptions_status(),
         installing: shared.install.is_some(),
         compacting: shared.compaction.is_some(),

@@ -38,7 +38,13 @@ pub(super) fn mutate(shared: &mut Shared, mutations: &[Mutation]) -> Result<Vec<
         };
         records.push(shared.config.record.record(mutation.key.clone(), state, version, id.clone())?);
     }
-    let last = submit(shared, &records, &BTreeSet::new())?;
+    // Its caller may have stored a blob that had been lost, before that was found or after.
+    let lost: BTreeSet<BlobKey> =
+        records.iter().filter_map(super::receive::blob_of).filter(|blob| shared.wanted.wants(blob)).collect();
+    let last = submit(shared, &records, &lost)?;
+    if !lost.is_empty() {
+        shared.look_for_blobs();
+    }
     let lsn_of = |back: usize| Lsn::new(last.get() - back as u64).expect("within the group");
     let accepted = records
         .iter()

@@ -171,12 +171,18 @@ impl Session {
         self.want_digest(shared, get.version, DigestFor::Answer);
     }
 
+    /// Tells the peer our digest, which it asked for or waits for. An answer asks nothing, so that none
+    /// is answered: two peers would tell each other the same for ever.
     pub(super) fn tell_digest(&mut self, shared: &mut Shared, version: Version, digest: Option<[u8; 32]>) {
-        if digest.is_none() && version < shared.history.floor() {
+        self.send_digest(shared, DigestAt { version, digest, asks: false });
+    }
+
+    fn send_digest(&mut self, shared: &mut Shared, at: DigestAt) {
+        if at.digest.is_none() && at.version < shared.history.floor() {
             // What a compaction took is not told apart from what was never here, but by the floor.
             self.send_standing(shared);
         }
-        self.send_own(shared, OwnMessage::Digest(DigestAt { version, digest }));
+        self.send_own(shared, OwnMessage::Digest(at));
     }
 
     /// The peer says what its history is at a version: an answer, or evidence it brings unasked.
@@ -190,15 +196,14 @@ impl Session {
         if self.is_stopped() {
             return;
         }
-        let undoubted = self.undoubted(shared, &at);
+        self.undoubted(shared, &at);
         if self.too_early(shared, "a digest") {
             return;
         }
-        let asked = self.evidence.asked.take_if(|asked| *asked == at.version).is_some();
-        let vouched = self.evidence.confirming.iter().position(|version| *version == at.version);
-        let confirmed = vouched.and_then(|at| self.evidence.confirming.remove(at)).is_some();
-        // An answer that is answered would be answered for ever.
-        let answer = asked || undoubted || confirmed;
+        self.evidence.asked.take_if(|asked| *asked == at.version);
+        if let Some(vouched) = self.evidence.confirming.iter().position(|version| *version == at.version) {
+            self.evidence.confirming.remove(vouched);
+        }
         let (floor, tail) = (shared.history.floor(), shared.history.tail());
         let within = at.version >= floor && at.version <= tail;
         if within && shared.opaque.chained && !shared.history.contains(at.version) {
@@ -207,13 +212,13 @@ impl Session {
         }
         match at.digest {
             Some(theirs) if within => {
-                let purpose = if answer { DigestFor::Compare(theirs) } else { DigestFor::Confirm(theirs) };
+                let purpose = if at.asks { DigestFor::Confirm(theirs) } else { DigestFor::Compare(theirs) };
                 self.want_digest(shared, at.version, purpose);
             }
             // It cannot tell, or we cannot: by version only.
             Some(_) | None => {
                 self.evidence.agree(at.version);
-                if !answer && self.peer.window {
+                if at.asks {
                     self.tell_digest(shared, at.version, None);
                 }
                 self.release_acks(shared);
@@ -222,8 +227,8 @@ impl Session {
         }
     }
 
-    /// As [`Session::compared`], for evidence that came unasked. A peer that has more of ours on its way
-    /// waits for our word before it takes that: it follows only if histories are the same.
+    /// As [`Session::compared`], for a peer that waits for our word before it takes more of ours: it
+    /// follows only if histories are the same.
     pub(super) fn confirmed(
         &mut self,
         shared: &mut Shared,
@@ -231,7 +236,7 @@ impl Session {
         ours: Option<[u8; 32]>,
         theirs: [u8; 32],
     ) {
-        if self.peer.window && ours.is_none_or(|ours| ours == theirs) {
+        if ours.is_none_or(|ours| ours == theirs) {
             self.tell_digest(shared, version, ours);
         }
         self.compared(shared, version, ours, theirs);
@@ -285,8 +290,9 @@ impl Session {
             Answered::Batch => self.arrivals.vouching = self.arrivals.vouching.saturating_sub(1),
             Answered::Snapshot => {}
         }
-        self.tell_digest(shared, version, digest);
-        if self.peer.window {
+        let asks = self.peer.window;
+        self.send_digest(shared, DigestAt { version, digest, asks });
+        if asks {
             // More may be on its way that was sent before the peer could compare: that waits.
             if self.evidence.confirming.len() >= SENT_MAX {
                 let found = alloc::format!("{} without one", SENT_MAX + 1);

@@ -2,6 +2,7 @@
 //! caller asked, what somebody else wrote into the server, what the server itself could not do.
 
 use super::event::EventId;
+use super::unready::{Again, Unready};
 use crate::error::{Classified, Family};
 use alloc::string::String;
 use core::fmt;
@@ -41,6 +42,8 @@ pub enum Setting {
     Pattern,
     /// A window of idempotency records where the Pulse layout has none.
     OnceWindow,
+    /// The Pulse layout in a cluster, where its keys of one stream lie in different slots.
+    PulseInCluster,
     /// The time an event is put off.
     Delay,
     /// How often an event is handed out.
@@ -66,6 +69,7 @@ impl fmt::Display for Setting {
             Self::TwoStarts => "two start options",
             Self::Pattern => "bad regex",
             Self::OnceWindow => "once_window in the pulse layout",
+            Self::PulseInCluster => "the pulse layout in a cluster",
             Self::Delay => "delay",
             Self::Deliveries => "deliveries_max",
         })
@@ -309,6 +313,28 @@ pub enum ServerFault {
     /// The log gave out its last position.
     #[error("the log has no position left")]
     NoPosition,
+    /// The server could not be asked: the operation was not sent.
+    #[error("not sent: {detail}")]
+    NotSent {
+        /// What was expected and what was found.
+        detail: String,
+    },
+    /// The server does not do it now.
+    #[error("the server refused for now: {why} ({message})")]
+    Unready {
+        /// Why.
+        why: Unready,
+        /// In its own words.
+        message: String,
+    },
+    /// The user that we are to the server may not do it.
+    #[error("the server does not permit it: {word} {message}")]
+    NotPermitted {
+        /// The first word: `NOPERM`, `NOAUTH` or `WRONGPASS`.
+        word: String,
+        /// The rest.
+        message: String,
+    },
     /// The server refused: its first word and the whole message.
     #[error("the server refused: {word} {message}")]
     Refused {
@@ -327,6 +353,19 @@ pub enum ServerFault {
 
 impl Classified for ServerFault {
     const FAMILY: Family = Family::Storage;
+}
+
+impl ServerFault {
+    /// When the same operation may be asked again with hope. Nothing was changed by any of these.
+    #[must_use]
+    pub const fn again(&self) -> Again {
+        match self {
+            Self::NotSent { .. } => Again::Soon,
+            Self::Unready { why, .. } => why.again(),
+            Self::NoGroup | Self::NoPosition | Self::NotPermitted { .. } => Again::Never,
+            Self::Refused { .. } | Self::Answer { .. } => Again::Never,
+        }
+    }
 }
 
 /// Why an operation on a stream was refused. Nothing was changed.

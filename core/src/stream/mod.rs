@@ -7,12 +7,15 @@
 
 pub mod client;
 pub mod contract;
+pub mod embedded;
 pub mod error;
 pub mod event;
+pub mod failover;
 pub mod fence;
 pub mod filter;
 pub mod group;
 pub mod handle;
+pub mod judge;
 pub mod keyspace;
 pub mod layout;
 pub mod limits;
@@ -23,9 +26,11 @@ pub mod reply;
 pub mod retention;
 pub mod settings;
 pub mod time;
+pub mod unready;
 pub mod word;
 
 pub use contract::{GroupContract, Start};
+pub use embedded::Embedded;
 pub use error::{CallerError, ForeignFault, ServerFault, StreamError};
 pub use event::{Event, EventId, Ids, OnceKey};
 pub use handle::Handle;

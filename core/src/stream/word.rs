@@ -2,6 +2,7 @@
 
 use super::error::{CallerError, ForeignFault, Mismatch, ReplayCause, ServerFault, StreamError};
 use super::event::EventId;
+use super::unready::Unready;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 
@@ -22,8 +23,9 @@ pub fn word(error: &StreamError) -> &str {
         StreamError::Server(error) => match error {
             ServerFault::NoGroup => "NOGROUP",
             ServerFault::NoPosition => "STREAMNOPOSITION",
-            ServerFault::Refused { word, .. } => word,
-            ServerFault::Answer { .. } => "",
+            ServerFault::Refused { word, .. } | ServerFault::NotPermitted { word, .. } => word,
+            ServerFault::Unready { why, .. } => why.word(),
+            ServerFault::NotSent { .. } | ServerFault::Answer { .. } => "",
         },
     }
 }
@@ -126,7 +128,25 @@ fn others(word: &str, rest: &str) -> StreamError {
         "IDEMPOTENCYINVALID" => ForeignFault::Idempotency.into(),
         "NOGROUP" => ServerFault::NoGroup.into(),
         "STREAMNOPOSITION" => ServerFault::NoPosition.into(),
-        _ => ServerFault::Refused { word: word.to_string(), message: rest.to_string() }.into(),
+        _ => of_the_server(word, rest).into(),
+    }
+}
+
+/// What scripts say when a command inside of them is not permitted; Redis 7.0 puts `ERR` before it.
+const INSIDE_A_SCRIPT: &str = "The user executing the script";
+
+fn of_the_server(word: &str, rest: &str) -> ServerFault {
+    let message = rest.to_string();
+    if let Some(why) = Unready::of(word) {
+        return ServerFault::Unready { why, message };
+    }
+    if INSIDE_A_SCRIPT.split_once(' ').is_some_and(|(first, more)| word == first && rest.starts_with(more)) {
+        return ServerFault::NotPermitted { word: "NOPERM".to_string(), message: format!("{word} {rest}") };
+    }
+    let word = word.to_string();
+    match word.as_str() {
+        "NOPERM" | "NOAUTH" | "WRONGPASS" => ServerFault::NotPermitted { word, message },
+        _ => ServerFault::Refused { word, message },
     }
 }
 
@@ -182,6 +202,26 @@ mod tests {
         ];
         for error in all {
             assert_eq!(refusal(&text(&error)), error);
+        }
+    }
+
+    #[test]
+    fn what_the_server_does_not_do_now_has_a_type() {
+        let error = refusal("LOADING Redis is loading the dataset in memory");
+        let message = "Redis is loading the dataset in memory".to_string();
+        assert_eq!(error, ServerFault::Unready { why: Unready::Loading, message }.into());
+        assert_eq!(word(&error), "LOADING");
+    }
+
+    #[test]
+    fn what_the_user_may_not_do_has_a_type_inside_a_script_too() {
+        for text in [
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "The user executing the script can't run this command or subcommand script: 0a, on @user_script:1.",
+        ] {
+            let error = refusal(text);
+            assert!(matches!(error, StreamError::Server(ServerFault::NotPermitted { .. })), "{error:?}");
+            assert_eq!(word(&error), "NOPERM");
         }
     }
 

@@ -211,6 +211,14 @@ pub enum OwnFault {
         /// The epoch.
         epoch: u64,
     },
+    /// An epoch that begins at or below the end of what came before it.
+    #[error("an epoch starts at {start}, and what came before it ended at {previous_end}, expected below")]
+    EpochEnd {
+        /// The first version of the epoch.
+        start: Version,
+        /// The last version before it.
+        previous_end: Version,
+    },
     /// A floor above the tail.
     #[error("floor {floor} is above tail {tail}, expected at or below")]
     FloorAboveTail {

@@ -199,7 +199,8 @@ impl Machine for EventLog {
             LogEvent::Durable(lsn) => Event::Durable(lsn),
             LogEvent::Entered(switched) => Event::Entered(switched),
             LogEvent::Compacted { first_segment } => Event::Compacted(first_segment),
-            LogEvent::NotRemoved(fault) => panic!("{fault}"),
+            LogEvent::NotRemoved(fault) | LogEvent::NotCheckpointed(fault) => panic!("{fault}"),
+            LogEvent::Checkpointed { .. } => panic!("nobody asked for a checkpoint"),
             LogEvent::Halted(halted) => Event::Halted(halted),
         })
     }

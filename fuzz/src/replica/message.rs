@@ -143,7 +143,8 @@ impl Peer {
             }),
             19 => {
                 let version = version(input, status);
-                OwnMessage::Digest(DigestAt { version, digest: digest(input, status) })
+                let digest = digest(input, status);
+                OwnMessage::Digest(DigestAt { version, digest, asks: input.below(2) == 0 })
             }
             21 => {
                 let watermark = version(input, status);
@@ -225,7 +226,7 @@ impl Peer {
             }
             OwnMessage::DigestGet(get) => {
                 let digest = (get.version == status.tail).then_some(status.tail_digest);
-                Some(OwnMessage::Digest(DigestAt { version: get.version, digest }))
+                Some(OwnMessage::Digest(DigestAt { version: get.version, digest, asks: false }))
             }
             OwnMessage::Ack(_)
             | OwnMessage::Digest(_)
@@ -257,7 +258,12 @@ fn position(input: &mut Input<'_>, status: &Status) -> Position {
     let mark =
         |input: &mut Input<'_>| Mark { version: version(input, status), digest: digest(input, status) };
     let epochs = if input.below(4) == 0 {
-        vec![EpochMark { epoch: 1, start: Version::new(1, 1), authority: AuthorityId::from_text("w") }]
+        vec![EpochMark {
+            epoch: 1,
+            start: Version::new(1, 1),
+            previous_end: Version::ZERO,
+            authority: AuthorityId::from_text("w"),
+        }]
     } else {
         Vec::new()
     };

@@ -60,6 +60,8 @@ faults! {
     RecoverInPlace = "recover-in-place",
     Close = "close",
     RestoredBackup = "restored-backup",
+    Restore = "restore",
+    Reseed = "reseed",
     WipedDisk = "wiped-disk",
     SecondOpener = "second-opener",
     WrongMembers = "wrong-members",
@@ -68,6 +70,7 @@ faults! {
     LostAuthority = "lost-authority",
     MovedAuthority = "moved-authority",
     WrongEpoch = "wrong-epoch",
+    RemovedMember = "removed-member",
     LapsedMember = "lapsed-member",
 }
 

@@ -348,6 +348,15 @@ impl Fs {
         }
     }
 
+    /// A folder with one more durable file in it.
+    pub fn put_durable(&mut self, file: FileName, bytes: &[u8]) {
+        let name = Name::File(file);
+        self.create(name);
+        self.write(name, 0, bytes);
+        self.sync(name);
+        self.sync_folder();
+    }
+
     /// The folder as a copy of it made now would be found: what is cached is part of it.
     #[must_use]
     pub fn copied(&self) -> Self {

@@ -10,6 +10,7 @@ pub mod host;
 pub mod model;
 pub mod node;
 pub mod plan;
+pub mod reference_peer;
 pub mod rng;
 pub mod run;
 pub mod shrink;

@@ -89,6 +89,7 @@ fn usage() -> ExitCode {
 struct Total {
     steps: Vec<u64>,
     records: u64,
+    outside_records: u64,
     counts: Counts,
     failed: Vec<(u64, Outcome)>,
 }
@@ -108,6 +109,7 @@ fn sweep(from: u64, seeds: u64, jobs: u64) -> ExitCode {
                     let mut total = total.lock().expect("no thread panics with it");
                     total.steps.push(outcome.steps);
                     total.records += outcome.records as u64;
+                    total.outside_records += outcome.outside_records as u64;
                     total.counts.merge(&outcome.counts);
                     if outcome.violation.is_some() {
                         total.failed.push((seed, outcome));
@@ -131,8 +133,9 @@ fn report(total: &mut Total, seconds: f64, seeds: u64) -> ExitCode {
     }
     let median = total.steps.get(ran / 2).copied().unwrap_or(0);
     println!(
-        "{ran} seeds, {steps} steps, {median} in the median, {} records; {:.0} seeds/s, {:.0} steps/s",
+        "{ran} seeds, {steps} steps, {median} in the median, {} records, {} of them to peers of the reference; {:.0} seeds/s, {:.0} steps/s",
         total.records,
+        total.outside_records,
         ran as f64 / seconds,
         steps as f64 / seconds
     );
@@ -151,6 +154,10 @@ fn report(total: &mut Total, seconds: f64, seeds: u64) -> ExitCode {
     let missing = total.counts.missing();
     if seeds >= 1000 && !missing.is_empty() {
         println!("never injected: {}", missing.iter().map(|f| f.name()).collect::<Vec<_>>().join(", "));
+        return ExitCode::FAILURE;
+    }
+    if seeds >= 1000 && total.outside_records == 0 {
+        println!("no peer of the reference took anything");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

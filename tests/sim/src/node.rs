@@ -4,8 +4,10 @@ use crate::fault::Fault;
 use crate::host::NodeHost;
 use crate::model::{Digest, Mirror};
 use crate::world::Reader;
-use std::collections::{BTreeSet, VecDeque};
-use strandline_core::id::{LinkId, LogId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use strandline_core::id::{Incarnation, LinkId, LogId};
+use strandline_core::lifecycle::api::RequestId;
+use strandline_core::lifecycle::backup::BackupPlan;
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::lifecycle::recovery::{Init, Recovery, RecoveryError};
 use strandline_core::lifecycle::replica::Replica;
@@ -96,6 +98,12 @@ pub struct Node {
     pub epoch: u64,
     /// Members that were active when the last compaction began, and what they had acknowledged.
     pub counted: Vec<(String, Version)>,
+    /// Members that were removed here, and the lives that had counted.
+    pub removed: BTreeMap<String, Incarnation>,
+    /// Changes of its members that are under way: whom they remove or add, in which life.
+    pub changing: BTreeMap<RequestId, Vec<(String, Option<Incarnation>)>>,
+    /// The tail and the life that a restored backup had.
+    pub restored: Option<(Digest, Incarnation)>,
     /// Where the last recovery cut the journal.
     pub cut: Option<(u64, u64)>,
     /// Damage not found yet.
@@ -135,6 +143,8 @@ pub struct Backup {
     pub blobs: crate::blobs::BlobStore,
     /// The batches in it.
     pub appended: Vec<crate::effect::Appended>,
+    /// What `backup` takes of it, if the node served.
+    pub plan: Option<BackupPlan>,
 }
 
 impl Node {
@@ -157,6 +167,9 @@ impl Node {
             floor: Version::ZERO,
             epoch: 0,
             counted: Vec::new(),
+            removed: BTreeMap::new(),
+            changing: BTreeMap::new(),
+            restored: None,
             cut: None,
             damage: Vec::new(),
             rotten: BTreeSet::new(),

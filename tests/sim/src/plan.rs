@@ -103,8 +103,11 @@ fn weight(fault: Fault) -> u64 {
         | Fault::Split
         | Fault::CrashInRecovery
         | Fault::RecoverInPlace
+        | Fault::RemovedMember
         | Fault::LapsedMember => 0,
         Fault::RestoredBackup
+        | Fault::Restore
+        | Fault::Reseed
         | Fault::WipedDisk
         | Fault::LostAuthority
         | Fault::TwoNames
@@ -201,7 +204,7 @@ fn table(rng: &mut Rng, profile: Profile) -> Vec<(Kind, u64)> {
         (Kind::Members, 6),
         (Kind::Connect, 20),
         (Kind::Start, 12),
-        (Kind::Backup, 1),
+        (Kind::Backup, 2),
         (Kind::Look, 3),
         (Kind::Heal, 4),
     ];

@@ -29,6 +29,13 @@ fn the_first_seeds_are_clean() {
 }
 
 #[test]
+fn a_peer_of_the_reference_takes_records_in_a_share_of_the_runs() {
+    let took = |seed: &u64| run(&Plan::of(*seed), false).outside_records > 0;
+    let runs = (0..40).filter(took).count();
+    assert!((1..30).contains(&runs), "in {runs} of 40");
+}
+
+#[test]
 fn a_crash_of_a_short_script_gives_the_state_before_or_after() {
     for script in
         SCRIPTS.iter().filter(|script| ["append", "sidecar replace", "close"].contains(&script.name))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use strandline_core::coverage::{
-    Accepted, Mark, Message, Minted, Position, Standing, SubscriptionId, Upstream,
+    Accepted, History, Mark, Message, Minted, Position, Standing, SubscriptionId, Upstream,
 };
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::Incarnation;
@@ -71,6 +71,12 @@ pub trait Server {
     fn position(&mut self, asked: Asked<'_>) -> Result<Standing, StorageFault>;
     /// What was published since this was asked last, in order.
     fn sent(&mut self) -> Vec<(String, Upstream)>;
+    /// The events right after a position, out of a bounded history; a server without one has none.
+    fn history(&mut self, _topic: &str, _after: Mark, _events_max: u32) -> Vec<Message> {
+        Vec::new()
+    }
+    /// A history loses events behind the scripts' back: all, or the one at this place.
+    fn forget(&mut self, _topic: &str, _only: Option<usize>) {}
 }
 
 /// The scripts, as they are meant.
@@ -79,8 +85,12 @@ pub struct ModelServer {
     states: BTreeMap<String, State>,
     tokens: BTreeMap<(String, String), Mark>,
     sent: Vec<(String, Upstream)>,
+    histories: BTreeMap<String, VecDeque<Message>>,
     spaces: u32,
 }
+
+/// Events that a history of the model keeps.
+const HISTORY_EVENTS_MAX: usize = 12;
 
 impl ModelServer {
     /// What both scripts do first: a missing state, one of a spent space, or one behind what was seen
@@ -96,6 +106,7 @@ impl ModelServer {
             State::At { incarnation, minted } if !behind(incarnation, minted) => (incarnation, minted),
             State::At { .. } | State::Absent => {
                 self.spaces += 1;
+                self.histories.remove(asked.topic);
                 (Incarnation { counter: self.spaces, nonce: asked.nonce }, 0)
             }
         };
@@ -116,6 +127,7 @@ impl Server for ModelServer {
     fn flush(&mut self) {
         self.states.clear();
         self.tokens.clear();
+        self.histories.clear();
     }
 
     fn publish(&mut self, asked: Asked<'_>, token: &str, payload: &[u8]) -> Result<Minted, StorageFault> {
@@ -127,6 +139,11 @@ impl Server for ModelServer {
         self.states.insert(asked.topic.into(), State::At { incarnation, minted: minted + 1 });
         let mark = Mark { incarnation, position: Position::sequence(minted + 1) };
         self.tokens.insert(key, mark);
+        let history = self.histories.entry(asked.topic.into()).or_default();
+        history.push_back(event(mark, payload));
+        while history.len() > HISTORY_EVENTS_MAX {
+            history.pop_front();
+        }
         self.sent.push((asked.topic.into(), Upstream::Message(event(mark, payload))));
         Ok(Minted::Accepted(Accepted { mark, repeated: false }))
     }
@@ -140,6 +157,21 @@ impl Server for ModelServer {
 
     fn sent(&mut self) -> Vec<(String, Upstream)> {
         std::mem::take(&mut self.sent)
+    }
+
+    fn history(&mut self, topic: &str, after: Mark, events_max: u32) -> Vec<Message> {
+        let held = self.histories.get(topic).into_iter().flatten();
+        // By position alone, as the server reads its stream: whose they are is for the hub to see.
+        let behind = held.filter(|message| message.mark.position > after.position);
+        behind.take(events_max as usize).cloned().collect()
+    }
+
+    fn forget(&mut self, topic: &str, only: Option<usize>) {
+        match (self.histories.get_mut(topic), only) {
+            (Some(history), Some(place)) => _ = history.remove(place % history.len().max(1)),
+            (Some(history), None) => history.clear(),
+            (None, _) => {}
+        }
     }
 }
 
@@ -237,6 +269,20 @@ impl Broker {
         let standing = self.server.position(asked);
         self.pass_on();
         standing
+    }
+
+    /// What the shared history holds right after a position.
+    ///
+    /// # Errors
+    /// While the server cannot be reached.
+    pub fn history(&mut self, topic: &str, after: Mark, events_max: u32) -> Result<History, StorageFault> {
+        self.reached()?;
+        Ok(History::Run(self.server.history(topic, after, events_max)))
+    }
+
+    /// A history loses events behind the scripts' back.
+    pub fn forget(&mut self, topic: &str, only: Option<usize>) {
+        self.server.forget(topic, only);
     }
 
     fn pass_on(&mut self) {

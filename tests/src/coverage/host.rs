@@ -3,7 +3,7 @@
 use super::broker::{Asked, Broker, Channel};
 use std::collections::{BTreeMap, BTreeSet};
 use strandline_core::coverage::{
-    Command, Event, Hub, HubConfig, Outcome, PublishId, SubscriptionId, Upstream,
+    Command, Event, History, Hub, HubConfig, Outcome, PublishId, SubscriptionId, Upstream,
 };
 use strandline_core::id::Run;
 use strandline_core::machine::Machine;
@@ -88,7 +88,7 @@ impl Host {
                 self.hub.handle_completion(at_ms(ms), ticket.complete(result));
             }
             Command::History { ticket, .. } => {
-                self.hub.handle_completion(at_ms(ms), ticket.complete(Ok(Vec::new())));
+                self.hub.handle_completion(at_ms(ms), ticket.complete(Ok(History::Run(Vec::new()))));
             }
         }
     }

@@ -2,6 +2,7 @@
 //! observer.
 
 pub mod broker;
+mod faults;
 pub mod host;
 pub mod judge;
 pub mod model;
@@ -9,5 +10,8 @@ pub mod observer;
 pub mod play;
 pub mod redis_server;
 pub mod resume;
+pub mod rng;
+pub mod runner;
 pub mod scenario;
+pub mod tally;
 pub mod world;

@@ -3,10 +3,12 @@
 use super::broker::{Asked, Broker, ChannelKey};
 use super::host::at_ms;
 use super::observer::{Client, Truth};
+use super::rng::Rng;
+use super::tally::Tally;
 use std::collections::VecDeque;
 use strandline_core::coverage::{
-    BufferLimits, Claim, Command, Event, From, Hub, HubCompletion, HubConfig, HubLimits, HubTimes, Message,
-    Minted, Publish, Publishing, Subscribe, TopicName, Upstream,
+    BufferLimits, Claim, Command, Event, From, Hub, HubCompletion, HubConfig, HubLimits, HubTimes, Minted,
+    Publish, Publishing, Subscribe, TopicName, Upstream,
 };
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::Run;
@@ -15,108 +17,32 @@ use strandline_core::seed::Seed;
 
 const HEARTBEAT_MS: u64 = 1_000;
 /// The longest that anything is on its way.
-const DELAY_MS: u64 = 100;
-const TOPICS: [&str; 2] = ["a", "b"];
+pub(super) const DELAY_MS: u64 = 100;
+pub(super) const TOPICS: [&str; 2] = ["a", "b"];
 
-/// What happened over many seeds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Seeds.
-    pub runs: u64,
-    /// Events published.
-    pub published: u64,
-    /// Resumes answered complete.
-    pub complete: u64,
-    /// Clients told to synchronise.
-    pub synced: u64,
-    /// Those of them that had everything.
-    pub needless: u64,
-    /// How often each fault was injected, by the order of [`FAULTS`].
-    pub faults: [u64; FAULTS.len()],
-}
-
-impl Tally {
-    /// Adds another one.
-    pub fn add(&mut self, other: &Self) {
-        self.runs += other.runs;
-        self.published += other.published;
-        self.complete += other.complete;
-        self.synced += other.synced;
-        self.needless += other.needless;
-        for (sum, more) in self.faults.iter_mut().zip(other.faults) {
-            *sum += more;
-        }
-    }
-}
-
-/// The names of the faults.
-pub const FAULTS: [&str; 12] = [
-    "message-lost",
-    "message-twice",
-    "messages-swapped",
-    "message-spoilt",
-    "connection-lost",
-    "half-open",
-    "resubscribed",
-    "counter-lost",
-    "restart",
-    "unreachable",
-    "slow-reader",
-    "reply-lost",
-];
-
-/// A generator of numbers from a seed.
-#[derive(Clone, Debug)]
-pub struct Rng(u64);
-
-impl Rng {
-    /// From a seed.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.below(len as u64)).expect("an index")
-    }
-}
-
-struct Node {
-    hub: Hub,
-    life: u64,
+pub(super) struct Node {
+    pub(super) hub: Hub,
+    pub(super) life: u64,
     /// Commands on their way to the server, and answers on their way back, with when they arrive.
     commands: VecDeque<(u64, Command)>,
     answers: Vec<(u64, HubCompletion)>,
 }
 
-struct Model {
-    rng: Rng,
-    ms: u64,
-    broker: Broker,
+pub(super) struct Model {
+    pub(super) rng: Rng,
+    pub(super) ms: u64,
+    pub(super) broker: Broker,
     /// When what is on a channel arrives.
-    due: Vec<(u64, ChannelKey, Upstream)>,
-    nodes: Vec<Node>,
-    clients: Vec<Client>,
+    pub(super) due: Vec<(u64, ChannelKey, Upstream)>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) clients: Vec<Client>,
     truth: Truth,
-    origin: bool,
+    pub(super) origin: bool,
     /// Of a hundred faults so many happen.
     faults_percent: u64,
     calm: bool,
     published: u64,
-    tally: Tally,
+    pub(super) tally: Tally,
 }
 
 /// Runs one seed.
@@ -171,7 +97,7 @@ impl Model {
         model
     }
 
-    fn node(&mut self, number: u64, life: u64) -> Node {
+    pub(super) fn node(&mut self, number: u64, life: u64) -> Node {
         let base = if self.origin { HubConfig::minted() } else { HubConfig::broker() };
         let config = HubConfig {
             limits: HubLimits {
@@ -191,11 +117,12 @@ impl Model {
                 resubscribe_ms: 300,
                 token_ms: 60_000,
             },
+            history: !self.origin && self.rng.below(2) == 0,
             ..base
         };
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&(number * 1_000 + life).to_be_bytes());
-        seed[8..16].copy_from_slice(&self.rng.next().to_be_bytes());
+        seed[8..16].copy_from_slice(&self.rng.number().to_be_bytes());
         let hub = Hub::new(config, Run(life), Seed::new(seed), at_ms(self.ms));
         Node { hub, life, commands: VecDeque::new(), answers: Vec::new() }
     }
@@ -207,11 +134,6 @@ impl Model {
             self.pass(pause)?;
         }
         self.quiesce()
-    }
-
-    fn fault(&mut self, name: &str) {
-        let index = FAULTS.iter().position(|fault| *fault == name).expect("a fault of the list");
-        self.tally.faults[index] += 1;
     }
 
     fn act(&mut self) -> Result<(), String> {
@@ -226,41 +148,11 @@ impl Model {
         self.settle()
     }
 
-    fn inject(&mut self) {
-        match self.rng.below(11) {
-            0 => self.spoil(),
-            1 => self.twice(),
-            2 => self.swap(),
-            3 => self.lose(),
-            4 => self.cut(),
-            5 => self.half_open(),
-            6 => self.resubscribe(),
-            7 if !self.origin => {
-                self.fault("counter-lost");
-                self.broker.flush();
-            }
-            8 => self.restart(),
-            9 => {
-                self.broker.unreachable = !self.broker.unreachable;
-                if self.broker.unreachable {
-                    self.fault("unreachable");
-                }
-            }
-            7 | 10 => {
-                let client = self.rng.index(self.clients.len());
-                self.clients[client].slow ^= true;
-                if self.clients[client].slow {
-                    self.fault("slow-reader");
-                }
-            }
-            _ => unreachable!("below 11"),
-        }
-    }
-
     fn publish(&mut self) {
         let name = TOPICS[self.rng.index(5) / 4];
         for _ in 0..1 + self.rng.below(6) {
             self.published += 1;
+            self.tally.count("publish");
             let number = self.published;
             if self.origin || self.rng.below(2) == 0 {
                 let node = self.rng.index(self.nodes.len());
@@ -271,7 +163,7 @@ impl Model {
                     self.truth.published(self.ms, name, accepted.mark, number);
                 }
             } else if !self.broker.unreachable {
-                let nonce = self.rng.next().to_be_bytes();
+                let nonce = self.rng.number().to_be_bytes();
                 let asked = Asked { topic: name, seen: None, nonce };
                 _ = self.script(asked, &format!("elsewhere {number}"), number);
             }
@@ -301,6 +193,9 @@ impl Model {
                 self.due.push((at, key, input));
             }
         }
+        if !self.calm && self.rng.below(3_000) < self.faults_percent {
+            self.harm_a_message();
+        }
     }
 
     fn connect(&mut self) {
@@ -320,6 +215,7 @@ impl Model {
         let Node { hub, life, .. } = &mut self.nodes[node];
         if let Ok(id) = hub.handle_subscribe(at_ms(self.ms), &topic(&name), Subscribe::new(from)) {
             self.clients[client].connection = Some((node, *life, id));
+            self.tally.count(if matches!(from, From::After(_)) { "reconnect" } else { "subscribe" });
         }
     }
 
@@ -330,91 +226,9 @@ impl Model {
             && self.nodes[node].life == life
         {
             self.nodes[node].hub.handle_unsubscribe(at_ms(self.ms), id);
+            self.tally.count("drop");
         }
         client.disconnect();
-    }
-
-    fn some_due(&mut self) -> Option<usize> {
-        (!self.due.is_empty()).then(|| self.rng.index(self.due.len()))
-    }
-
-    fn spoil(&mut self) {
-        if let Some(i) = self.some_due() {
-            self.fault("message-spoilt");
-            self.due[i].2 = Upstream::Undecodable;
-        }
-    }
-
-    fn twice(&mut self) {
-        if let Some(i) = self.some_due() {
-            self.fault("message-twice");
-            let (at, key, input) = self.due[i].clone();
-            self.due.push((at + self.rng.below(DELAY_MS / 2), key, input));
-        }
-    }
-
-    fn swap(&mut self) {
-        if let Some(i) = self.some_due() {
-            self.fault("messages-swapped");
-            self.due[i].0 += self.rng.below(DELAY_MS / 2);
-        }
-    }
-
-    fn lose(&mut self) {
-        if let Some(i) = self.some_due() {
-            self.fault("message-lost");
-            self.due.remove(i);
-        }
-    }
-
-    fn some_channel(&mut self) -> Option<ChannelKey> {
-        let keys: Vec<ChannelKey> = self.broker.channels.keys().copied().collect();
-        (!keys.is_empty()).then(|| keys[self.rng.index(keys.len())])
-    }
-
-    fn cut(&mut self) {
-        if let Some(key) = self.some_channel() {
-            self.fault("connection-lost");
-            self.broker.channels.remove(&key);
-            self.due.retain(|(_, k, _)| *k != key);
-            self.nodes[key.0].hub.handle_upstream(at_ms(self.ms), key.1, Upstream::Lost);
-        }
-    }
-
-    fn half_open(&mut self) {
-        if let Some(key) = self.some_channel() {
-            self.fault("half-open");
-            if let Some(channel) = self.broker.channels.get_mut(&key) {
-                channel.stalled = true;
-            }
-            self.due.retain(|(_, k, _)| *k != key);
-        }
-    }
-
-    /// The client library loses the connection and subscribes again by itself.
-    fn resubscribe(&mut self) {
-        if let Some(key) = self.some_channel() {
-            self.fault("resubscribed");
-            self.due.retain(|(_, k, _)| *k != key);
-            if let Some(channel) = self.broker.channels.get_mut(&key) {
-                channel.stalled = false;
-            }
-            self.nodes[key.0].hub.handle_upstream(at_ms(self.ms), key.1, Upstream::Resubscribed);
-        }
-    }
-
-    fn restart(&mut self) {
-        self.fault("restart");
-        let node = self.rng.index(self.nodes.len());
-        self.broker.channels.retain(|(n, _), _| *n != node);
-        self.due.retain(|(_, (n, _), _)| *n != node);
-        let life = self.nodes[node].life + 1;
-        self.nodes[node] = self.node(node as u64, life);
-        for client in &mut self.clients {
-            if client.connection.is_some_and(|(n, ..)| n == node) {
-                client.disconnect();
-            }
-        }
     }
 
     /// Lets time pass, stopping wherever something is due.
@@ -491,7 +305,7 @@ impl Model {
                 let asked = Asked { topic: topic.as_str(), seen, nonce };
                 let mut result = self.script(asked, &token, number);
                 if !self.calm && self.rng.below(8) == 0 {
-                    self.fault("reply-lost");
+                    self.tally.count("reply-lost");
                     result = Err(lost_reply());
                     // The client library tries once more.
                     if self.rng.below(2) == 0 {
@@ -500,8 +314,10 @@ impl Model {
                 }
                 self.nodes[node].answers.push((back, ticket.complete(result)));
             }
-            Command::History { ticket, .. } => {
-                self.nodes[node].answers.push((back, ticket.complete(Ok(Vec::<Message>::new()))));
+            Command::History { ticket, topic, after, events_max } => {
+                self.tally.count("history");
+                let result = self.broker.history(topic.as_str(), after, events_max);
+                self.nodes[node].answers.push((back, ticket.complete(result)));
             }
         }
         true

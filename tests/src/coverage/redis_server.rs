@@ -12,7 +12,7 @@ use strandline_core::coverage::{Minted, Standing, TopicName, Upstream};
 use strandline_core::error::StorageFault;
 use strandline_core::id::Incarnation;
 use strandline_core::time::WallTime;
-use strandline_redis_hub::{Asked as ScriptAsked, HubNames, HubScripts, Offer, decode};
+use strandline_redis_hub::{Asked as ScriptAsked, HubNames, HubScripts, Keeping, Offer, PubSub, decode};
 use tempfile::TempDir;
 
 /// A `redis-server` of its own, which ends with this value.
@@ -66,7 +66,8 @@ impl Process {
         events.set_push_sender(sender);
         // Its answer is a push message, for which the client would wait in vain.
         events.send_packed_command(&redis::cmd("PSUBSCRIBE").arg("*").get_packed_command()).unwrap();
-        let scripts = HubScripts::new(HubNames::new("scenario").unwrap(), 86_400_000, 60_000);
+        let keeping = Keeping { topic_state_ms: 86_400_000, token_ms: 60_000, history_events_max: 100 };
+        let scripts = HubScripts::new(HubNames::new("scenario").unwrap(), keeping, PubSub::Plain);
         RedisServer { commands, events, pushed, scripts }
     }
 }

@@ -113,9 +113,11 @@ fn scenario(value: &Value) -> Result<Scenario, String> {
         of.get(name).and_then(Value::as_str).map(str::to_owned).ok_or(format!("expected text {name:?}"))
     };
     let setup = value.get("setup").ok_or("expected \"setup\"")?;
+    known("setup", setup, &["buffer_size", "bus", "backend", "queue", "limits", "settle_ms"])?;
     let number =
         |of: &Value, name: &str, otherwise: u64| of.get(name).and_then(Value::as_u64).unwrap_or(otherwise);
     let limits = setup.get("limits").cloned().unwrap_or(Value::Null);
+    known("limits", &limits, &["total", "per_user"])?;
     let small = |name: &str| u32::try_from(number(&limits, name, 0)).map_err(|e| format!("{name}: {e}"));
     let classes = value.pointer("/ideal/class").and_then(Value::as_array).cloned().unwrap_or_default();
     let bus = text(setup, "bus")?;
@@ -147,6 +149,14 @@ fn scenario(value: &Value) -> Result<Scenario, String> {
     })
 }
 
+/// Refuses fields of other names than these.
+fn known(what: &str, of: &Value, names: &[&str]) -> Result<(), String> {
+    match of.as_object().into_iter().flat_map(Map::keys).find(|key| !names.contains(&key.as_str())) {
+        Some(key) => Err(format!("{what} {key:?} is unknown; expected one of {names:?}")),
+        None => Ok(()),
+    }
+}
+
 fn step(value: &Value) -> Result<Step, String> {
     let object = |name: &str| value.get(name).and_then(Value::as_object).cloned();
     Ok(Step {
@@ -157,11 +167,18 @@ fn step(value: &Value) -> Result<Step, String> {
     })
 }
 
+/// The topics that a step and the steps within it name.
+fn topics_of(step: &Step) -> Vec<&str> {
+    let within = step.args.0.get("during").and_then(Value::as_array).into_iter().flatten();
+    let within = within.filter_map(|step| step.pointer("/args/topic")?.as_str());
+    step.args.text("topic").into_iter().chain(within).collect()
+}
+
 impl Scenario {
     /// Whether it names more than one topic: then positions are shared by topics and have holes.
     #[must_use]
     pub fn names_several_topics(&self) -> bool {
-        let mut topics: Vec<&str> = self.steps.iter().filter_map(|step| step.args.text("topic")).collect();
+        let mut topics: Vec<&str> = self.steps.iter().flat_map(topics_of).collect();
         topics.sort_unstable();
         topics.dedup();
         !self.single_stream && topics.len() > 1

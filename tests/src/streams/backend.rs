@@ -24,6 +24,10 @@ pub trait Backend {
     fn now(&mut self) -> ServerTime;
     /// Lets time pass.
     fn wait(&mut self, ms: u64);
+    /// Lets some microseconds pass, where the clock is moved by a test.
+    fn advance_us(&mut self, us: u64) {
+        self.wait(us.div_ceil(1000));
+    }
     /// Does one operation.
     fn apply(&mut self, op: &StreamOp) -> Outcome;
     /// Does a raw command, given with the keys of the Pulse layout.

@@ -1,10 +1,9 @@
-//! Random operations against the model and a server with a frozen clock: equal replies after each step,
+//! Random operations against the model and a server whose clock a test moves: equal replies after each step,
 //! equal contents after each sequence. A failing sequence is cut down to the steps it needs.
 
-use super::backend::Backend as _;
+use super::backend::Backend;
 use super::keys::{Part, View};
 use super::model::{Model, show};
-use super::redis::Real;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
@@ -25,7 +24,8 @@ use strandline_core::stream::{
 /// Most steps of one sequence.
 pub const STEPS_MAX: usize = 50;
 
-const STREAMS: [&str; 2] = ["orders", "a:b"];
+/// The streams of a sequence; in a cluster of three masters they lie on two of them.
+pub const STREAMS: [&str; 2] = ["orders", "a:b"];
 const GROUPS: [&str; 2] = ["mail", "audit:x"];
 const CONSUMERS: [&str; 3] = ["C1", "C2", "c 3"];
 
@@ -64,7 +64,7 @@ impl Dice {
 
 /// What both servers and all handles are at, while a sequence runs.
 struct Run<'a> {
-    real: &'a mut Real,
+    real: &'a mut dyn Backend,
     model: Model,
     handles: Vec<Handle>,
     seen: Vec<EventId>,
@@ -88,7 +88,7 @@ pub struct Failure {
 ///
 /// # Errors
 /// The cut-down sequence.
-pub fn sequence(real: &mut Real, seed: u64) -> Result<Reached, Failure> {
+pub fn sequence(real: &mut dyn Backend, seed: u64) -> Result<Reached, Failure> {
     let all: Vec<usize> = (0..STEPS_MAX).collect();
     let mut told = match replay(real, seed, &all) {
         Ok(reached) => return Ok(reached),
@@ -111,7 +111,7 @@ pub fn sequence(real: &mut Real, seed: u64) -> Result<Reached, Failure> {
 ///
 /// # Errors
 /// What every step did, and what differed.
-pub fn replay(real: &mut Real, seed: u64, steps: &[usize]) -> Result<Reached, String> {
+pub fn replay(real: &mut dyn Backend, seed: u64, steps: &[usize]) -> Result<Reached, String> {
     real.clear();
     let model = Model::at(real.layout());
     let mut run = Run {

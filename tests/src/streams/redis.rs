@@ -5,7 +5,7 @@ use super::clock::Clock;
 use super::keys::{GroupView, Part, View, parse};
 use super::model::befall;
 use super::server::RedisServer;
-use redis::aio::MultiplexedConnection;
+use crate::redis_cluster::RedisCluster;
 use redis::{Cmd, FromRedisValue, cmd};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,18 +13,24 @@ use strandline_core::stream::keyspace::loss::Befall;
 use strandline_core::stream::{
     Contract, EventId, Layout, Outcome, ServerTime, StreamName, StreamOp, layout::PulseKeys,
 };
-use strandline_redis::{Names, Server, connect};
+use strandline_redis::{Address, Connection, Names, Server};
 use tokio::runtime::{Builder, Runtime};
 
 /// How long a server may take for one answer; only one that hangs reaches it.
 pub const ANSWER_MS_MAX: u64 = 120_000;
 
-/// A server of its own, and one connection to it.
+/// A server of its own, or a cluster, and one connection to it.
 pub struct Real {
     runtime: Runtime,
-    server: Server<MultiplexedConnection>,
-    process: RedisServer,
+    server: Server<Connection>,
+    place: Place,
     clock: Option<Clock>,
+}
+
+/// The processes.
+enum Place {
+    One(RedisServer),
+    Cluster(RedisCluster),
 }
 
 impl Real {
@@ -47,18 +53,50 @@ impl Real {
     }
 
     fn start_by(names: Names, clock: Option<Clock>) -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let process = RedisServer::start(clock.as_ref());
-        let client = redis::Client::open(process.url()).expect("an address");
+        let address = Address::one(&process.url()).expect("an address");
+        Self::at(&address, names, Place::One(process), clock)
+    }
+
+    /// Starts a cluster of three masters whose clock the test moves.
+    ///
+    /// # Panics
+    /// Without a server, or without a C compiler for the clock.
+    #[must_use]
+    pub fn start_frozen_cluster(names: Names) -> Self {
+        let mut clock = Clock::new();
+        let cluster = RedisCluster::start_frozen(&mut clock);
+        let urls = cluster.urls();
+        let address = Address::cluster(urls.iter().map(String::as_str)).expect("addresses");
+        Self::at(&address, names, Place::Cluster(cluster), Some(clock))
+    }
+
+    fn at(address: &Address, names: Names, place: Place, clock: Option<Clock>) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         // A machine under load may take its time; the default of the client gives up after half a second.
-        let server = runtime.block_on(connect(&client, names, ANSWER_MS_MAX)).expect("connected");
-        Self { runtime, server, process, clock }
+        let server = runtime.block_on(address.server(names, ANSWER_MS_MAX)).expect("connected");
+        Self { runtime, server, place, clock }
     }
 
     /// The server's process.
+    ///
+    /// # Panics
+    /// In a cluster, which has several.
     #[must_use]
-    pub const fn process(&self) -> &RedisServer {
-        &self.process
+    pub fn process(&self) -> &RedisServer {
+        match &self.place {
+            Place::One(process) => process,
+            Place::Cluster(_) => panic!("a cluster has several processes"),
+        }
+    }
+
+    /// Which master a stream lies on; 0 where there is one server.
+    #[must_use]
+    pub fn master_of(&self, stream: &StreamName) -> usize {
+        match &self.place {
+            Place::One(_) => 0,
+            Place::Cluster(cluster) => cluster.master_of(&self.server.names().tagged(stream).life()),
+        }
     }
 
     /// Moves a frozen clock; one that is not frozen moves by itself.
@@ -260,7 +298,11 @@ impl Real {
 
 impl Backend for Real {
     fn name(&self) -> String {
-        format!("redis, {}", super::answers::layout_name(self.layout()))
+        let what = match self.place {
+            Place::One(_) => "redis",
+            Place::Cluster(_) => "redis cluster",
+        };
+        format!("{what}, {}", super::answers::layout_name(self.layout()))
     }
 
     fn layout(&self) -> Layout {
@@ -281,6 +323,10 @@ impl Backend for Real {
             Some(clock) => clock.advance_us(ms * 1000),
             None => std::thread::sleep(Duration::from_millis(ms)),
         }
+    }
+
+    fn advance_us(&mut self, us: u64) {
+        Self::advance_us(self, us);
     }
 
     fn apply(&mut self, op: &StreamOp) -> Outcome {

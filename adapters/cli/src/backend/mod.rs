@@ -45,7 +45,8 @@ pub(crate) trait Backend {
     fn judge(&mut self, cursor: CursorText) -> Result<CursorReport, Failure>;
     /// Follows the changes after a cursor; after the tail if none is given.
     fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure>;
-    /// Copies the log's files of one moment to a folder that is made.
+    /// Copies the log's files of one moment to a folder that is made. Blobs are not collected as long as
+    /// this lives.
     fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure>;
     /// Whether a key is present and its blob is not here yet.
     fn pending(&mut self, key: &Key) -> Result<bool, Failure>;

@@ -19,7 +19,7 @@ use strandline_file::backup::BackedUp;
 use strandline_file::node::{
     Node, NodeConfig, NodeHandle, RequestFailed, StartError, Unavailable, WaitPolicy, WriteError,
 };
-use strandline_file::{BlobStore, OpenError, StoreError, StoreGroup};
+use strandline_file::{BlobHold, BlobStore, OpenError, StoreError, StoreGroup};
 
 /// Opens the log in a directory, recovering it.
 pub(crate) fn open(dir: &Path) -> Result<(Node, RecoveryReport), StartError> {
@@ -66,12 +66,14 @@ pub(crate) struct NodeBackend {
     blobs: Arc<BlobStore>,
     /// Absent where this process serves nobody.
     reload: Option<Reload>,
+    /// Keeps the blobs of a backup for as long as who asked for it is there.
+    hold: Option<Arc<BlobHold>>,
 }
 
 impl NodeBackend {
     pub(crate) fn new(node: NodeHandle) -> Self {
         let blobs = Arc::clone(node.blobs());
-        Self { node, blobs, reload: None }
+        Self { node, blobs, reload: None, hold: None }
     }
 
     /// Of a node that is served, and can be told to reload.
@@ -100,6 +102,7 @@ pub(super) fn unavailable(error: &Unavailable) -> Failure {
 fn request_failure(error: RequestFailed) -> Failure {
     match error {
         RequestFailed::Refused(error) => error.into(),
+        RequestFailed::BlobsKept(error) => Failure::refused(error.to_string()),
         RequestFailed::Unavailable(error @ Unavailable::Busy { .. }) => unavailable(&error),
         RequestFailed::Unavailable(error @ Unavailable::Closed) => Failure::uncertain(error.to_string())
             .advise("the status after the node's next start tells whether it was done"),
@@ -183,7 +186,10 @@ impl Backend for NodeBackend {
     }
 
     fn begin_backup(&mut self, to: &Path) -> Result<BackedUp, Failure> {
-        strandline_file::backup::begin(&self.node, to).map_err(|e| crate::command::backup::failure(to, e))
+        let begun = strandline_file::backup::begin(&self.node, to);
+        let (moment, hold) = begun.map_err(|e| crate::command::backup::failure(to, e))?;
+        self.hold = Some(Arc::new(hold));
+        Ok(moment)
     }
 
     fn fence(&mut self, epoch: u64) -> Result<FencedReport, Failure> {

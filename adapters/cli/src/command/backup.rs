@@ -34,9 +34,12 @@ pub(crate) struct RestoreArgs {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     // The node that serves the directory has another working directory.
     let to = std::path::absolute(&args.to).map_err(|error| Failure::io("find", &args.to, &error))?;
-    let moment = context.with_replica(|replica| replica.begin_backup(&to))?;
     let blobs = context.dir()?.join("blobs");
-    let manifest = backup::finish(&blobs, &to, moment, copies(args.link)).map_err(|e| failure(&to, e))?;
+    let manifest = context.with_replica(|replica| {
+        let moment = replica.begin_backup(&to)?;
+        // While the replica is reached none of its blobs is collected.
+        backup::finish(&blobs, &to, moment, copies(args.link)).map_err(|e| failure(&to, e))
+    })?;
     context.output.result(text("backed up", &manifest), &manifest)
 }
 

@@ -7,6 +7,7 @@ use crate::text::{VersionText, size};
 use clap::Subcommand;
 use serde::Serialize;
 use strandline_core::lifecycle::api::MembersChange;
+use strandline_core::lifecycle::membership::MemberState;
 
 /// Show or change whom compaction waits for.
 #[derive(clap::Args, Debug)]
@@ -20,7 +21,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Add a replica; it counts once it has read a cut.
+    /// Add a replica; it counts once it has read a cut. One that was removed before counts once it was
+    /// reseeded, or took a snapshot.
     Add {
         /// Its identity.
         identity: String,
@@ -35,6 +37,9 @@ enum Action {
     /// Remove all, and say so: compaction waits for nobody.
     Clear,
 }
+
+/// The state of a member that must be reseeded before it counts.
+const LAPSED: &str = MemberState::Lapsed.name();
 
 #[derive(Serialize)]
 struct Listed<'a> {
@@ -57,9 +62,25 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         replica.status()
     })?;
     if args.explain {
-        return explain(&status, context);
+        explain(&status, context)?;
+    } else {
+        list(&status, context)?;
     }
-    let StatusReport { members_configured, members, .. } = &status;
+    let added = |member: &&MemberReport| match &args.action {
+        Some(Action::Add { identity }) => member.identity == *identity && member.state == LAPSED,
+        Some(Action::Remove { .. } | Action::List | Action::Clear) | None => false,
+    };
+    if let Some(member) = status.members.iter().find(added) {
+        let name = &member.identity;
+        context.output.note(format!(
+            "{name} was removed before: it is repaired, and counts once it was reseeded or took a snapshot"
+        ));
+    }
+    Ok(())
+}
+
+fn list(status: &StatusReport, context: &Context) -> Result<(), Failure> {
+    let StatusReport { members_configured, members, .. } = status;
     if context.output.is_json() {
         return context.output.result("", &Listed { members_configured: *members_configured, members });
     }

@@ -23,5 +23,6 @@ pub(crate) mod reseed;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod status;
+pub(crate) mod stream;
 pub(crate) mod verify;
 pub(crate) mod watch;

@@ -4,8 +4,10 @@ use crate::access::{Reload, Source};
 use crate::backend::node::{self, NodeBackend};
 use crate::context::Context;
 use crate::control::server::Server as Control;
+use crate::epoch_file::{self, EpochFile};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::topics::Topics;
 use serde::Serialize;
 use std::fs;
 use std::io;
@@ -42,10 +44,19 @@ pub(crate) struct Args {
     plaintext: bool,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// Take each epoch that this file gives, as `fence --epoch` does: for a lease whose agent writes its
+    /// fence token there, in decimal digits, by renaming. Looked at four times a second; missing or empty:
+    /// nothing is taken.
+    #[arg(long, value_name = "FILE")]
+    epoch_file: Option<PathBuf>,
     /// Answer /healthz, /readyz and /metrics here, over plain HTTP and to whoever asks; port 0 takes any
     /// free one.
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
+    /// Also serve durable changes as live topics there, one for each namespace: /events, /position, /explain.
+    /// Whoever may ask then sees keys, versions and blob names.
+    #[arg(long, requires = "http")]
+    events: bool,
     /// How much to log on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log_level: tracing::Level,
@@ -86,6 +97,7 @@ The peers file (TOML; keep it readable by its owner only; paths are relative to 
   certificate = \"node.pem\"
   key = \"node.key\"
   authorities = \"ca.pem\"    # who vouches for peers; absent: only pinned certificates are believed
+  revoked = \"crl.pem\"       # what the authorities have revoked; absent: nothing
   [[peers]]
   identity = \"b\"
   address = \"b.example:7401\"  # absent: it only calls us
@@ -145,10 +157,13 @@ async fn serve(
     let backend = backend.reloaded_by(reload.clone());
     let ended = match Control::start(dir, backend) {
         Ok(control) => {
-            let ended = match Http::start(args.http, &server).await {
+            let ended = match Http::start(args, &server).await {
                 Ok(http) => {
                     let ended = match ready(args, output, &server, http.address).await {
-                        Ok(()) => ends.wait(&reload).await,
+                        Ok(()) => tokio::select! {
+                            ended = ends.wait(&reload) => ended,
+                            never = follow_epochs(args, &server) => match never {},
+                        },
                         Err(failure) => Err(failure),
                     };
                     http.stop().await;
@@ -164,6 +179,14 @@ async fn serve(
     let closed = server.shutdown().await;
     ended?;
     Ok(closed?)
+}
+
+/// Takes the epochs of the file, if there is one.
+async fn follow_epochs(args: &Args, server: &Server) -> std::convert::Infallible {
+    match &args.epoch_file {
+        Some(path) => epoch_file::follow(server.handle().clone(), EpochFile(path.clone())).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What a person is told when the network does not start.
@@ -190,27 +213,33 @@ struct Http {
     address: Option<SocketAddr>,
     /// Dropped to end it, and its task.
     running: Option<(tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<io::Result<()>>)>,
+    topics: Option<Topics>,
 }
 
 impl Http {
-    async fn start(address: Option<SocketAddr>, server: &Server) -> Result<Self, Failure> {
-        let Some(address) = address else { return Ok(Self { address: None, running: None }) };
+    async fn start(args: &Args, server: &Server) -> Result<Self, Failure> {
+        let Some(address) = args.http else { return Ok(Self { address: None, running: None, topics: None }) };
         let failed = |error: io::Error| {
             Failure::peer(format!("cannot listen for HTTP on {address}: {error}"))
                 .advise("name an address of this machine that is free")
         };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let node = server.handle().clone();
+        let topics = if args.events { Some(Topics::start(node.clone()).await?) } else { None };
+        let router = topics.as_ref().map_or_else(|| strandline_http::ops::router(node), Topics::router);
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let until = async { drop(stopped.await) };
-        let task = tokio::spawn(strandline_http::ops::serve(listener, server.handle().clone(), until));
-        Ok(Self { address: Some(address), running: Some((stop, task)) })
+        let serving = axum::serve(listener, router).with_graceful_shutdown(until);
+        let task = tokio::spawn(serving.into_future());
+        Ok(Self { address: Some(address), running: Some((stop, task)), topics })
     }
 
     /// Ends it. A client that holds its connection open is not waited for.
     async fn stop(self) {
         if let Some((stop, task)) = self.running {
             drop(stop);
+            self.topics.as_ref().inspect(|topics| topics.drain());
             let abort = task.abort_handle();
             if tokio::time::timeout(HTTP_END, task).await.is_err() {
                 abort.abort();

@@ -16,6 +16,8 @@ pub(crate) struct Replica {
     pub(crate) home: tempfile::TempDir,
     /// Variables that every process of it gets.
     pub(crate) variables: Vec<(&'static str, OsString)>,
+    /// What its node is started with besides.
+    pub(crate) options: Vec<OsString>,
     node: Option<Child>,
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn wait_until_within(wait: Duration, what: &str, mut holds: impl FnMu
 impl Replica {
     pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        Self { home, variables: Vec::new(), node: None }
+        Self { home, variables: Vec::new(), options: Vec::new(), node: None }
     }
 
     /// A replica that writes a log.
@@ -108,6 +110,12 @@ impl Replica {
         ended
     }
 
+    /// Begins a command, and does not wait for its end.
+    pub(crate) fn begin<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Child {
+        let mut command = self.command(args);
+        command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs")
+    }
+
     /// Stores bytes given on standard input.
     pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> Value {
         let ended = self.try_put(key, bytes);
@@ -146,7 +154,7 @@ impl Replica {
         let args = ["serve", "--listen", "127.0.0.1:0", "--ready-file"].map(Path::new);
         let mut command = self.command(args);
         let said = std::fs::File::create(self.path("said")).expect("creates");
-        command.arg(&ready).arg("--peers").arg(&file).stdout(Stdio::null()).stderr(said);
+        command.arg(&ready).arg("--peers").arg(&file).args(&self.options).stdout(Stdio::null()).stderr(said);
         let node = self.node.insert(command.spawn().expect("runs"));
         let mut ended = None;
         wait_until("the node", || {
@@ -182,6 +190,14 @@ impl Replica {
         });
         self.node = None;
         status.and_then(|status| status.code()).expect("ended by itself")
+    }
+
+    /// The most memory that the node's process ever had, where the system tells.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        let node = self.node.as_ref().expect("serves");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", node.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().expect("a number") * 1024)
     }
 
     /// Sends the node a signal.

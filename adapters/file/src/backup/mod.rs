@@ -20,7 +20,7 @@ pub use restore::restore;
 use crate::fault::OrFault;
 use crate::folder::{Folder, sync_parent};
 use crate::node::{NodeHandle, StartError, Unavailable};
-use crate::{OpenError, StoreError};
+use crate::{BlobHold, OpenError, StoreError};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -101,14 +101,16 @@ pub struct BackedUp {
 }
 
 /// Copies the files of a running node's durable state to `target/log`, which is made. Blocks, but
-/// not the node: it goes on writing and compacting meanwhile.
+/// not the node: it goes on writing and compacting meanwhile. Only blobs are not collected as long as
+/// the hold lives: keep it until [`finish`] has ended.
 ///
 /// # Errors
 /// [`BackupError`]; what was copied by then is no backup and can be removed.
 ///
 /// # Panics
 /// If the node's thread has panicked.
-pub fn begin(node: &NodeHandle, target: &Path) -> Result<BackedUp, BackupError> {
+pub fn begin(node: &NodeHandle, target: &Path) -> Result<(BackedUp, BlobHold), BackupError> {
+    let hold = node.blobs().hold();
     make(target)?;
     let log = target.join(LOG);
     make(&log)?;
@@ -126,7 +128,7 @@ pub fn begin(node: &NodeHandle, target: &Path) -> Result<BackedUp, BackupError> 
     }
     write(&log.join(FileName::Current.to_string()), &plan.current)?;
     sync(&log)?;
-    Ok(BackedUp { tail: plan.tail, tail_digest: plan.tail_digest })
+    Ok((BackedUp { tail: plan.tail, tail_digest: plan.tail_digest }, hold))
 }
 
 type Opened = Vec<(FileName, File, Option<u64>)>;
@@ -145,8 +147,8 @@ fn open_all(source: &Path, plan: &BackupPlan) -> Result<Opened, StorageFault> {
 }
 
 /// Adds the blobs to what [`begin`] copied, checks that the copy recovers to the same history, and
-/// writes the manifest. `source` is the blob store's folder; the node may run meanwhile. Holds the
-/// whole key space in memory.
+/// writes the manifest. `source` is the blob store's folder; the node may run meanwhile, also in another
+/// process. Holds the whole key space in memory.
 ///
 /// # Errors
 /// [`BackupError`]; without a manifest the folder is no backup and can be removed.

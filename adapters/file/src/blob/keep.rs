@@ -37,6 +37,7 @@ impl BlobStore {
     }
 
     /// Removes those of `keys` that were not stored, or stored again, within the last `untouched_ms`.
+    /// None while [`BlobStore::may_remove`] says that somebody else may need them.
     ///
     /// # Errors
     /// What the system reports. Some may be removed then.
@@ -44,7 +45,10 @@ impl BlobStore {
         let mut removed = RemovedBlobs::default();
         for key in keys {
             // Held so that storing it again comes before, and then it stays, or after.
-            let _keeping = self.keeping();
+            let keeping = self.keeping();
+            if keeping.judge().is_err() {
+                break;
+            }
             let Some((bytes, untouched)) = self.age(*key)? else { continue };
             if untouched < Duration::from_millis(untouched_ms) {
                 continue;

@@ -3,11 +3,13 @@
 mod executor;
 mod group;
 mod keep;
+mod share;
 mod store;
 mod upload;
 
 pub use executor::BlobExecutor;
 pub use group::{StoreError, StoreGroup};
+pub use share::{BlobHold, BlobsKept};
 pub use store::{BlobStore, StoredBlob};
 
 /// Where a blob is, below a store's folder.

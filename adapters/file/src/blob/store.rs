@@ -1,6 +1,7 @@
 //! The store: `ab/<64 hex digits>` by key, `uploads/` for what is not a blob yet.
 
 use super::group::{StoreError, StoreGroup};
+use super::share::Keepers;
 use super::upload::hash_file;
 use crate::fault::{OrFault, refused};
 use crate::folder::{Access, Folder, read_at_most, sync_parent};
@@ -31,7 +32,8 @@ pub struct StoredBlob {
     pub bytes: u64,
 }
 
-/// A content-addressed store of blobs in a folder of its own. Several logs may share one store.
+/// A content-addressed store of blobs in a folder of its own. Several logs of one process may share one
+/// store; each leaves its name there, and while there are several nothing is ever removed.
 ///
 /// A blob appears whole, verified and durable, or not at all: it is written to a temporary file,
 /// hashed on the way, synced, renamed, and the folder is synced. So a blob that is found by its
@@ -56,8 +58,8 @@ pub struct BlobStore {
     /// The fan-out folders whose entries are durable, by the first byte of the keys in them.
     durable: Mutex<BTreeSet<u8>>,
     temporaries: AtomicU64,
-    /// Held while a blob is found to be there and kept, or removed.
-    keeping: Mutex<()>,
+    /// Held while a blob is found to be there and kept, or removed; and who needs them.
+    keeping: Mutex<Keepers>,
     _lock: Lock,
 }
 
@@ -86,6 +88,7 @@ impl BlobStore {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             other => other.or_fault(StorageAction::Sync, &name, None)?,
         }
+        let keepers = Keepers::load(&root)?;
         let names = root.names().or_fault(StorageAction::List, &name, None)?;
         let durable =
             Mutex::new(names.iter().filter_map(|name| unhex::<1>(name)).map(|[byte]| byte).collect());
@@ -94,7 +97,7 @@ impl BlobStore {
             uploads,
             durable,
             temporaries: AtomicU64::new(0),
-            keeping: Mutex::new(()),
+            keeping: Mutex::new(keepers),
             _lock: lock,
         })
     }
@@ -241,7 +244,7 @@ impl BlobStore {
         Ok((fan.into_file(), name))
     }
 
-    pub(super) fn keeping(&self) -> std::sync::MutexGuard<'_, ()> {
+    pub(super) fn keeping(&self) -> std::sync::MutexGuard<'_, Keepers> {
         self.keeping.lock().expect("no holder panics")
     }
 

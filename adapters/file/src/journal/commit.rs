@@ -94,7 +94,8 @@ impl Host<JournalLog> for Outbox {
     fn notify(&mut self, event: LogEvent) {
         match event {
             LogEvent::Durable(lsn) => self.told.durable.store(lsn.get(), Release),
-            LogEvent::Entered(_) => {}
+            // A bare journal is compacted by its program, without checkpoints.
+            LogEvent::Entered(_) | LogEvent::Checkpointed { .. } | LogEvent::NotCheckpointed(_) => {}
             LogEvent::Compacted { first_segment } => self.compacted = Some(first_segment),
             LogEvent::NotRemoved(fault) => self.not_removed = Some(fault),
             LogEvent::Halted(halted) => {

@@ -1,7 +1,7 @@
 //! What callers of a node see: policies, requests, outcomes.
 
 use super::reply::Reply;
-use crate::StoreError;
+use crate::{BlobsKept, StoreError};
 use std::sync::{Arc, OnceLock};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::LinkId;
@@ -77,7 +77,7 @@ pub enum PutError {
     Write(#[from] WriteError),
 }
 
-/// Why a compaction or a change of members was not done.
+/// Why what was asked of a node was not done.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RequestFailed {
     /// The node could not take the call. If it closed while the request was under way, its status
@@ -87,6 +87,9 @@ pub enum RequestFailed {
     /// The replica refused it, or its disk failed.
     #[error(transparent)]
     Refused(#[from] RequestError),
+    /// Somebody else may need the blobs.
+    #[error(transparent)]
+    BlobsKept(#[from] BlobsKept),
 }
 
 /// How a submission ended.

@@ -18,7 +18,7 @@ use strandline_core::lifecycle::api::{
     Collect, Collected, Compacted, Cursor, Done, Event, Fenced, LinkRefused, LinkRole, MembersChange,
     Mutation, MutationError, Scrub, Scrubbed,
 };
-use strandline_core::lifecycle::authority::EpochSource;
+use strandline_core::lifecycle::epoch_source::EpochSource;
 use strandline_core::lifecycle::replica::Replica;
 use strandline_core::record::Version;
 use strandline_core::wire::handshake::Authenticated;
@@ -118,13 +118,16 @@ impl NodeHandle {
         });
     }
 
-    /// Collects the blobs that nothing needs, or says which they are. The store must belong to this
-    /// node alone. `reply` comes when it has ended.
+    /// Collects the blobs that nothing needs, or says which they are. Refused while a backup copies blobs,
+    /// and of a store that other logs have used. `reply` comes when it has ended.
     pub fn collect(
         &self,
         collect: Collect,
         reply: impl FnOnce(Result<Collected, RequestFailed>) + Send + 'static,
     ) {
+        if let Err(kept) = self.blobs.may_remove() {
+            return reply(Err(kept.into()));
+        }
         self.request(Request::Collect(collect), move |done| {
             reply(match done {
                 Ok(Done::Collected(collected)) => Ok(collected),

@@ -127,16 +127,20 @@ impl<R> Drop for Read<R> {
     }
 }
 
-/// Both clocks, the monotonic one counted from the start of the node.
+/// Both clocks of this machine, the monotonic one counted from the start of a node.
 #[derive(Debug)]
-pub(crate) struct Clock(std::time::Instant);
+pub struct Clock(std::time::Instant);
 
 impl Clock {
-    pub(crate) fn start() -> Self {
+    /// Starts counting.
+    #[must_use]
+    pub fn start() -> Self {
         Self(std::time::Instant::now())
     }
 
-    pub(crate) fn now(&self) -> Now {
+    /// What they say.
+    #[must_use]
+    pub fn now(&self) -> Now {
         let mono = u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let wall = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)

@@ -3,7 +3,7 @@
 //! | path | does |
 //! |---|---|
 //! | `GET /events?topics=a,b` | the stream, as `text/event-stream`; see [`subscribe`] for the parameters |
-//! | `POST /publish?topic=a` | publishes the body; `kind=` names it, the header `idempotency-key` makes repeats one |
+//! | `POST /publish?topic=a` | publishes the body; `kind=` names it, the header `idempotency-key` makes repeats one; refused to pages of other sites |
 //! | `GET /position?topics=a,b` | the ID that goes with a state which is read afterwards |
 //! | `GET /explain?topics=a,b&last_event_id=…` | how that ID would be judged, with the evidence |
 //! | `GET /strandline.js` | the client for browsers |
@@ -35,6 +35,7 @@ mod ask;
 mod explain;
 mod feed;
 mod publish;
+mod site;
 mod subscribe;
 
 pub use access::{Access, Action, Denied, Everyone, Gate, Grant};
@@ -68,6 +69,9 @@ pub struct Options {
     pub retry_jitter_ms: u64,
     /// Bytes of one publish.
     pub body_bytes_max: usize,
+    /// Origins, as browsers write them (`https://app.example`), whose pages may publish beside our own. A
+    /// page of any other site is refused, whatever cookies its browser sends along.
+    pub publish_origins: Vec<String>,
     /// How long `/position`, and a client that wants a status, wait for the hub.
     pub answer_ms: u64,
 }
@@ -79,6 +83,7 @@ impl Default for Options {
             retry_ms: 1_000,
             retry_jitter_ms: 2_000,
             body_bytes_max: 256 << 10,
+            publish_origins: Vec::new(),
             answer_ms: 5_000,
         }
     }

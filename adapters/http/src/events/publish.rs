@@ -4,6 +4,7 @@ use super::Events;
 use super::access::{self, Action};
 use super::answer::{Problem, json, refused};
 use super::ask::{Ask, BadAsk, pairs};
+use super::site::Site;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest as _, Request, State};
@@ -37,6 +38,10 @@ pub(super) async fn publish(State(events): State<Events>, request: Request) -> R
 async fn published(events: &Events, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let grant = events.gate().admit(&parts)?;
+    if !Site::of(&parts.headers, &events.options().publish_origins).may_publish() {
+        let message = "expected a page of this server or a program, found a page of another site";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "cross_site", message));
+    }
     let ask = Ask::read(&parts)?;
     if let Some(response) = refused(access::all(&*grant, &ask.topics, Action::Publish)) {
         return Ok(response);

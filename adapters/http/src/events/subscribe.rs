@@ -142,7 +142,7 @@ fn refused_any(judged: &[Option<Judged>]) -> bool {
 /// Whether the client was behind what is kept, so that asking another instance helps as little.
 const fn fell_behind(reason: Reason) -> bool {
     match reason {
-        Reason::StartsAfterCursor | Reason::Evicted => true,
+        Reason::StartsAfterCursor | Reason::Evicted | Reason::BelowFloor => true,
         Reason::Unreadable
         | Reason::NoCoverage
         | Reason::OtherIncarnation
@@ -155,6 +155,8 @@ const fn fell_behind(reason: Reason) -> bool {
         | Reason::Undecodable
         | Reason::Rewound
         | Reason::OutOfOrder
+        | Reason::ForeignPosition
+        | Reason::Reset
         | Reason::Closed => false,
     }
 }

@@ -1,31 +1,9 @@
 //! How a node stands, in Prometheus' text format.
 
+use super::page::Page;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use strandline_core::lifecycle::api::{LinkStatus, Status};
 use strandline_core::verdict::Verdict;
-
-/// Writes metrics, each with its help and type once.
-struct Page(String);
-
-impl Page {
-    fn gauge(&mut self, name: &str, help: &str, value: u64) {
-        self.labelled(name, help, "", &BTreeMap::from([("", value)]));
-    }
-
-    /// One line for each value of a label, which comes from a closed set.
-    fn labelled(&mut self, name: &str, help: &str, label: &str, values: &BTreeMap<&str, u64>) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP strandline_{name} {help}\n# TYPE strandline_{name} gauge");
-        for (value, number) in values {
-            let _ = if label.is_empty() {
-                writeln!(self.0, "strandline_{name} {number}")
-            } else {
-                writeln!(self.0, "strandline_{name}{{{label}=\"{value}\"}} {number}")
-            };
-        }
-    }
-}
 
 /// The metrics of a node. Every label is a state or a reason of ours.
 ///
@@ -33,12 +11,12 @@ impl Page {
 /// behind; who that is, `strandline status` tells.
 #[must_use]
 pub fn metrics(status: &Status) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page::new();
     positions(&mut page, status);
     sizes(&mut page, status);
     peers(&mut page, status);
     flags(&mut page, status);
-    page.0
+    page.text()
 }
 
 fn positions(page: &mut Page, status: &Status) {

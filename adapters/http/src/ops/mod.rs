@@ -1,19 +1,23 @@
-//! `/healthz`, `/readyz` and `/metrics` of a node.
+//! `/healthz`, `/readyz` and `/metrics` of a node, `/metrics` of a hub of live topics.
 //!
 //! The answers say how a node stands and name nobody: labels are states and reasons, closed sets all of
 //! them, never a peer's name. There is no authorisation: listen where only those may ask who may know.
 
+mod hub;
 mod metrics;
+mod page;
 
+pub use hub::hub_metrics;
 pub use metrics::metrics;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use std::io;
 use strandline_core::lifecycle::api::Status;
+use strandline_hub::HubHandle;
 use strandline_net::Handle;
 use tokio::net::TcpListener;
 
@@ -28,11 +32,26 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// | `/readyz` | 200 if it may be asked and written to, or followed; else 503 with the reason |
 /// | `/metrics` | how it stands, in Prometheus' text format |
 pub fn router(node: Handle) -> Router {
+    routes(node, get(|State(node): State<Handle>| async move { node_page(&node, String::new).await }))
+}
+
+/// The same for a node whose changes are served as live topics: `/metrics` says how those stand too.
+pub fn router_with(node: Handle, hub: HubHandle) -> Router {
+    let page = move |State(node): State<Handle>| async move { node_page(&node, || hub_metrics(&hub)).await };
+    routes(node, get(page))
+}
+
+fn routes(node: Handle, metrics: MethodRouter<Handle>) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics_page))
+        .route("/metrics", metrics)
         .with_state(node)
+}
+
+/// `/metrics` of a hub of live topics.
+pub fn hub_router(hub: HubHandle) -> Router {
+    Router::new().route("/metrics", get(move || async move { metrics_text(hub_metrics(&hub)) }))
 }
 
 /// Serves [`router`] until `until` ends; requests under way are answered.
@@ -86,9 +105,14 @@ async fn judged(node: &Handle, why_not: fn(&Status) -> Option<String>) -> Respon
     }
 }
 
-async fn metrics_page(State(node): State<Handle>) -> Response {
+/// The metrics of a node, and more of what runs with it.
+async fn node_page(node: &Handle, more: impl FnOnce() -> String) -> Response {
     match node.status().await {
-        Ok(status) => ([(header::CONTENT_TYPE, METRICS_TYPE)], metrics(&status)).into_response(),
+        Ok(status) => metrics_text(metrics(&status) + &more()),
         Err(unavailable) => (StatusCode::SERVICE_UNAVAILABLE, format!("{unavailable}\n")).into_response(),
     }
+}
+
+fn metrics_text(text: String) -> Response {
+    ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }

@@ -38,6 +38,11 @@ fn a_text_that_is_something_else_is_refused_and_not_repeated() {
         assert!(!error.to_string().contains("secret"));
     }
     assert!(matches!(refused(&certificate, &private, Some("no PEM")), TlsError::Pem { .. }));
+    for lists in ["", "no PEM", &*certificate] {
+        let identity = TlsIdentity::from_pem(certificate.as_bytes(), private.as_bytes(), None).expect("PEM");
+        let error = identity.with_revoked(lists.as_bytes()).expect_err("no list");
+        assert!(matches!(error, TlsError::Pem { .. }), "{error}");
+    }
 }
 
 #[test]

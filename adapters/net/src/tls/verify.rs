@@ -1,7 +1,7 @@
 //! Which certificates are believed: those an authority vouches for, and those that are pinned.
 
 use super::{Callers, TlsError};
-use futures_rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use futures_rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{
@@ -10,11 +10,16 @@ use rustls::crypto::{
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
+    SignatureScheme,
 };
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use webpki::{
+    CertRevocationList, EndEntityCert, KeyUsage, OwnedCertRevocationList, RevocationCheckDepth,
+    RevocationOptionsBuilder, UnknownStatusPolicy,
+};
 
 /// Verifies peers, whoever called. Whom a certificate names is not looked at here.
 ///
@@ -23,6 +28,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct PeerVerifier {
     roots: Arc<RootCertStore>,
+    revoked: Vec<CertRevocationList<'static>>,
     pins: BTreeSet<[u8; 32]>,
     callers: Callers,
     algorithms: WebPkiSupportedAlgorithms,
@@ -33,6 +39,7 @@ pub(super) struct PeerVerifier {
 impl PeerVerifier {
     pub(super) fn new(
         roots: RootCertStore,
+        revoked: &[CertificateRevocationListDer<'static>],
         pins: BTreeSet<[u8; 32]>,
         callers: Callers,
         provider: &Arc<CryptoProvider>,
@@ -45,7 +52,41 @@ impl PeerVerifier {
             Some(build.build().map_err(|e| TlsError::Unusable(e.to_string()))?)
         };
         let algorithms = provider.signature_verification_algorithms;
-        Ok(Self { roots, pins, callers, algorithms, of_callers })
+        let list = |der: &CertificateRevocationListDer<'static>| {
+            let owned = OwnedCertRevocationList::from_der(der);
+            owned.map(CertRevocationList::from).map_err(|e| TlsError::Unusable(e.to_string()))
+        };
+        let revoked = revoked.iter().map(list).collect::<Result<_, _>>()?;
+        Ok(Self { roots, revoked, pins, callers, algorithms, of_callers })
+    }
+
+    /// Whether no authority has revoked the certificate, or one between it and the authority.
+    fn judge_revoked(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        usage: KeyUsage,
+    ) -> Result<(), Error> {
+        let lists: Vec<&CertRevocationList<'_>> = self.revoked.iter().collect();
+        let Ok(revocation) = RevocationOptionsBuilder::new(&lists) else { return Ok(()) };
+        let revocation = revocation
+            .with_depth(RevocationCheckDepth::Chain)
+            .with_status_policy(UnknownStatusPolicy::Allow)
+            .build();
+        let (algorithms, roots) = (self.algorithms.all, &self.roots.roots);
+        let refused = |error: webpki::Error| {
+            Error::InvalidCertificate(if error == webpki::Error::CertRevoked {
+                CertificateError::Revoked
+            } else {
+                CertificateError::Other(OtherError(Arc::new(error)))
+            })
+        };
+        let parsed = EndEntityCert::try_from(end_entity).map_err(refused)?;
+        parsed
+            .verify_for_usage(algorithms, roots, intermediates, now, usage, Some(revocation), None)
+            .map(drop)
+            .map_err(refused)
     }
 
     fn is_pinned(&self, certificate: &CertificateDer<'_>) -> bool {
@@ -66,6 +107,7 @@ impl ServerCertVerifier for PeerVerifier {
             let parsed = ParsedCertificate::try_from(end_entity)?;
             let algorithms = self.algorithms.all;
             verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
+            self.judge_revoked(end_entity, intermediates, now, KeyUsage::server_auth())?;
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -117,7 +159,11 @@ impl ClientCertVerifier for PeerVerifier {
             return Ok(ClientCertVerified::assertion());
         }
         match &self.of_callers {
-            Some(of_callers) => of_callers.verify_client_cert(end_entity, intermediates, now),
+            Some(of_callers) => {
+                let verified = of_callers.verify_client_cert(end_entity, intermediates, now)?;
+                self.judge_revoked(end_entity, intermediates, now, KeyUsage::client_auth())?;
+                Ok(verified)
+            }
             None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
         }
     }

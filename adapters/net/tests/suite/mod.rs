@@ -2,6 +2,7 @@
 //! [`tests!`](crate::suite::tests).
 
 pub(crate) mod flood;
+pub(crate) mod flow;
 pub(crate) mod links;
 pub(crate) mod pki;
 pub(crate) mod reload;
@@ -56,6 +57,11 @@ macro_rules! tests {
                 a_dead_peer_delays_neither_a_write_nor_another_peer,
                 a_shutdown_loses_nothing_that_was_answered,
             ]
+            flow: [
+                eight_batches_are_on_their_way_and_an_acknowledgement_lets_more_go,
+                one_batch_is_on_its_way_to_a_peer_without_the_window,
+                ten_peers_cost_the_reads_of_one,
+            ]
             subscription: [
                 a_subscriber_of_the_follower_sees_each_change_of_the_authority_once,
             ]
@@ -69,6 +75,8 @@ macro_rules! tests {
                 a_caller_with_a_certificate_of_another_authority_is_refused,
                 a_listener_with_a_certificate_of_another_authority_is_told_no_token,
                 an_expired_certificate_is_refused_on_both_sides,
+                a_revoked_certificate_is_refused_on_both_sides,
+                what_a_list_does_not_name_is_let_in_until_another_list_does,
                 a_stolen_token_is_of_no_use_with_another_certificate,
                 a_listener_whose_certificate_names_another_is_told_no_token,
                 a_caller_without_a_certificate_is_refused,

@@ -1,7 +1,10 @@
 //! Authorities and certificates, made for one test.
 
 use super::Outcome;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName,
+    DnType, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use strandline_net::TlsIdentity;
 
 /// Who signs certificates.
@@ -12,6 +15,7 @@ pub(crate) struct Issued {
     pub(crate) chain: String,
     pub(crate) key: String,
     pub(crate) sha256: [u8; 32],
+    serial: Vec<u8>,
 }
 
 impl Authority {
@@ -40,9 +44,32 @@ impl Authority {
         self.sign(params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Outcome<Issued> {
+    /// The list of what it has revoked, whose time has run out.
+    pub(crate) fn revoke(&self, certificates: &[&Issued]) -> Outcome<String> {
+        let day = date_time_ymd(2020, 1, 1);
+        let revoked = |issued: &&Issued| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(&issued.serial),
+            revocation_time: day,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: day,
+            next_update: date_time_ymd(2020, 2, 1),
+            crl_number: SerialNumber::from(1u64),
+            issuing_distribution_point: None,
+            revoked_certs: certificates.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Ok(list.signed_by(&self.0)?.pem()?)
+    }
+
+    fn sign(&self, mut params: CertificateParams) -> Outcome<Issued> {
+        use sha2::{Digest, Sha256};
         let key = KeyPair::generate()?;
-        Ok(Issued::of(&params.signed_by(&key, &self.0)?, &key))
+        let serial = Sha256::digest(key.serialize_der())[1..16].to_vec();
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
+        Ok(Issued { serial, ..Issued::of(&params.signed_by(&key, &self.0)?, &key) })
     }
 }
 
@@ -56,7 +83,7 @@ impl Issued {
     fn of(certificate: &rcgen::Certificate, key: &KeyPair) -> Self {
         use sha2::{Digest, Sha256};
         let sha256 = Sha256::digest(certificate.der()).into();
-        Self { chain: certificate.pem(), key: key.serialize_pem(), sha256 }
+        Self { chain: certificate.pem(), key: key.serialize_pem(), sha256, serial: Vec::new() }
     }
 
     /// What a node with this certificate shows, who believes those authorities.

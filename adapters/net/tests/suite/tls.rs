@@ -96,6 +96,48 @@ pub(crate) async fn an_expired_certificate_is_refused_on_both_sides<R: Runtime>(
     Ok(())
 }
 
+pub(crate) async fn a_revoked_certificate_is_refused_on_both_sides<R: Runtime>(runtime: R) -> Outcome {
+    let authority = Authority::new("one")?;
+    for of_the_caller in [true, false] {
+        let folder = tempfile::tempdir()?;
+        let (of_a, of_b) = (authority.issue("a")?, authority.issue("b")?);
+        let lists = authority.revoke(&[if of_the_caller { &of_b } else { &of_a }])?;
+        let shown = |issued: &Issued| {
+            let identity = issued.tls(&[&authority])?.ok_or("with TLS")?;
+            Ok::<_, Box<dyn std::error::Error>>(Some(identity.with_revoked(lists.as_bytes())?))
+        };
+        let (a, b) = pair(&runtime, &folder, shown(&of_a)?, shown(&of_b)?).await?;
+        refuses(&runtime, if of_the_caller { &a } else { &b }, Refusal::Tls).await;
+        strangers(a, b).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn what_a_list_does_not_name_is_let_in_until_another_list_does<R: Runtime>(
+    runtime: R,
+) -> Outcome {
+    let (folder, authority) = (tempfile::tempdir()?, Authority::new("one")?);
+    let (of_a, of_b, of_c) = (authority.issue("a")?, authority.issue("b")?, authority.issue("c")?);
+    let shown = |issued: &Issued, revoked: &[&Issued]| {
+        let identity = issued.tls(&[&authority])?.ok_or("with TLS")?;
+        let lists = authority.revoke(revoked)?;
+        Ok::<_, Box<dyn std::error::Error>>(Some(identity.with_revoked(lists.as_bytes())?))
+    };
+    let (a, b) = pair(&runtime, &folder, shown(&of_a, &[&of_c])?, shown(&of_b, &[&of_c])?).await?;
+    let first = a.handle().status().await?.tail;
+    reaches(&runtime, b.handle(), first).await;
+    // Of a reload only who comes later hears.
+    a.steer().replace(access_of_a(shown(&of_a, &[&of_b, &of_c])?, &named()))?;
+    let second = a.handle().put(key("two"), "second").await?;
+    reaches(&runtime, b.handle(), second).await;
+    b.shutdown().await?;
+    let access = access_of_caller(TOKEN_OF_B, a.local_addr(), shown(&of_b, &[])?, &named());
+    let b = serve(&runtime, folder.path(), "b", access).await?;
+    refuses(&runtime, &a, Refusal::Tls).await;
+    a.shutdown().await?;
+    Ok(b.shutdown().await?)
+}
+
 pub(crate) async fn a_stolen_token_is_of_no_use_with_another_certificate<R: Runtime>(runtime: R) -> Outcome {
     let (folder, authority) = (tempfile::tempdir()?, Authority::new("one")?);
     // The thief has a certificate of its own, from the right authority, and the token of b.

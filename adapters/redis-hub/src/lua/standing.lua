@@ -1,8 +1,9 @@
 -- Reads a topic's state, or makes the next incarnation where there is none, where it cannot be read or
 -- goes on no longer, or where it lies behind what a caller has seen of it (a copy that was put back).
--- Identity and sequence are fields of one hash: they vanish together.
+-- Identity and sequence are fields of one hash: they vanish together. The history is of one incarnation:
+-- the next begins another.
 local SEQUENCE_MAX = 9007199254740990
-local function standing(key, nonce, seen_incarnation, seen_sequence, ttl_ms)
+local function standing(key, history, nonce, seen_incarnation, seen_sequence, ttl_ms)
     local kind = redis.call('TYPE', key).ok
     if kind ~= 'hash' and kind ~= 'none' then
         return nil
@@ -25,7 +26,13 @@ local function standing(key, nonce, seen_incarnation, seen_sequence, ttl_ms)
         incarnation, sequence = string.format('%08x', counter) .. nonce, 0
         redis.call('DEL', key)
         redis.call('HSET', key, 'incarnation', incarnation, 'sequence', '0')
+        if redis.call('TYPE', history).ok == 'stream' then
+            redis.call('DEL', history)
+        end
     end
     redis.call('PEXPIRE', key, ttl_ms)
+    if redis.call('TYPE', history).ok == 'stream' then
+        redis.call('PEXPIRE', history, ttl_ms)
+    end
     return incarnation, sequence
 end

@@ -3,8 +3,12 @@
 //! Two roots: [`LogRecovery`] makes a [`JournalLog`] from what is stored, or makes a new one.
 //! `current` names the log, the oldest segment that counts and the run, as in every directory.
 
+mod checkpoint;
+mod kind;
 mod recovery;
 
+pub use checkpoint::{CHECKPOINT_BYTES_MAX, CheckpointError};
+pub use kind::{LogKind, Rebuild};
 pub use recovery::{LogError, LogRecovery, NotOpened, Opened};
 
 use super::command::{FileName, SegmentNumber, StorageCommand, StorageCompletion, StorageOutcome};
@@ -15,8 +19,10 @@ use crate::id::Lsn;
 use crate::machine::{FrameInfo, Machine, Out, Pending};
 use crate::ticket::Tickets;
 use crate::time::{Instant, Now};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use checkpoint::{CheckpointPurpose, Making};
 
 /// A channel that does not exist: a bare journal sends nothing.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -36,6 +42,15 @@ pub enum LogEvent {
     },
     /// The files before the oldest segment could not be removed; the next open tries again.
     NotRemoved(StorageFault),
+    /// A checkpoint is what recovery begins with.
+    Checkpointed {
+        /// The last entry that is in it.
+        through: Lsn,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A checkpoint could not be written; the segments stay, and another one may be tried.
+    NotCheckpointed(StorageFault),
     /// A write or a sync failed: what was pending has an unknown outcome. Recover from storage.
     Halted(Halted),
 }
@@ -49,9 +64,12 @@ pub struct Pin(SegmentNumber);
 #[derive(Debug)]
 enum Purpose {
     Journal(JournalPurpose),
-    /// `current`, naming this segment as the oldest.
-    Commit(SegmentNumber),
+    Checkpoint(CheckpointPurpose),
+    /// `current`, saying this.
+    Commit(Box<Current>),
     Remove,
+    /// Away with a file that nothing ever named.
+    Discard,
 }
 
 impl From<JournalPurpose> for Purpose {
@@ -116,6 +134,9 @@ pub struct JournalLog {
     halted: bool,
     /// Segments that `current` no longer names and that are not removed yet.
     leaving: Vec<SegmentNumber>,
+    /// The checkpoint before the one that `current` names.
+    leaving_checkpoint: Option<u64>,
+    making: Option<Making>,
     pins: BTreeMap<SegmentNumber, u32>,
 }
 
@@ -133,6 +154,8 @@ impl JournalLog {
             committing: false,
             halted: false,
             leaving: Vec::new(),
+            leaving_checkpoint: None,
+            making: None,
             pins: BTreeMap::new(),
         };
         log.submit();
@@ -151,6 +174,14 @@ impl JournalLog {
         let lsns = self.journal.append_group(entries)?;
         self.submit();
         Ok(lsns)
+    }
+
+    /// Whether these entries could be appended now.
+    ///
+    /// # Errors
+    /// What [`JournalLog::append`] would refuse them with.
+    pub fn admits(&self, entries: &[(u8, &[u8])]) -> Result<(), AppendError> {
+        if self.halted { Err(AppendError::Halted) } else { self.journal.admits(entries) }
     }
 
     /// Holds the entries above `gate` back, until another gate lets them go.
@@ -228,6 +259,7 @@ impl JournalLog {
     fn switched(&mut self) {
         if let Some(switched) = self.journal.take_switched() {
             self.out.event(LogEvent::Entered(switched));
+            self.checkpoint_switched(switched.first_lsn);
         }
     }
 
@@ -240,6 +272,7 @@ impl JournalLog {
             Ok(Some(lsn)) => {
                 self.seal_at = Some(self.now.mono.after_ms(self.journal.limits().seal_ms));
                 self.out.event(LogEvent::Durable(lsn));
+                self.commit();
             }
             Err(halted) => self.halt(halted.0),
         }
@@ -255,25 +288,31 @@ impl JournalLog {
 
     /// Replaces `current` unless that is under way; what was wanted meanwhile follows.
     fn commit(&mut self) {
-        let keep = self.keep;
-        if self.committing || self.halted || keep <= self.current.first_segment {
+        let nothing_new = self.making.is_none() && self.keep <= self.current.first_segment;
+        if self.committing || self.halted || nothing_new {
+            return;
+        }
+        let keep = self.keep.max(self.current.first_segment);
+        let next = self.checkpoint_wanted(Current { first_segment: keep, ..self.current.clone() });
+        if next == self.current {
             return;
         }
         self.committing = true;
-        let next = Current { first_segment: keep, ..self.current.clone() };
         let (file, bytes) = (FileName::Current, next.encode());
-        self.out.command(Purpose::Commit(keep), |ticket| StorageCommand::Replace { ticket, file, bytes });
+        let purpose = Purpose::Commit(Box::new(next));
+        self.out.command(purpose, |ticket| StorageCommand::Replace { ticket, file, bytes });
     }
 
-    fn committed(&mut self, keep: SegmentNumber, result: Result<(), StorageFault>) {
+    fn committed(&mut self, next: Box<Current>, result: Result<(), StorageFault>) {
         self.committing = false;
         // Which of the two a crash would leave is unknown, so nothing may be built on either.
         if let Err(fault) = result {
             return self.halt(fault);
         }
+        let keep = next.first_segment;
         let index = self.journal.index();
         self.leaving.extend(index.segments().map(super::index::SegmentIndex::number).filter(|n| *n < keep));
-        self.current.first_segment = keep;
+        self.checkpoint_committed(next);
         self.journal.drop_before(keep);
         if !self.remove() {
             self.out.event(LogEvent::Compacted { first_segment: keep });
@@ -287,10 +326,11 @@ impl JournalLog {
         let (stay, go): (Vec<_>, Vec<_>) =
             self.leaving.drain(..).partition(|number| pinned.is_some_and(|pinned| pinned <= *number));
         self.leaving = stay;
-        if go.is_empty() {
+        let checkpoint = self.leaving_checkpoint.take().map(FileName::Checkpoint);
+        let files: Vec<_> = go.into_iter().map(FileName::Segment).chain(checkpoint).collect();
+        if files.is_empty() {
             return false;
         }
-        let files = go.into_iter().map(FileName::Segment).collect();
         self.out.command(Purpose::Remove, |ticket| StorageCommand::Remove { ticket, files });
         true
     }
@@ -314,7 +354,13 @@ impl Machine for JournalLog {
                 let handled = self.journal.handle_prepare(purpose, result);
                 self.handled(handled.map(|()| None));
             }
-            Some((Purpose::Commit(keep), StorageOutcome::Replace(result))) => self.committed(keep, result),
+            Some((
+                Purpose::Checkpoint(purpose),
+                StorageOutcome::Write(result) | StorageOutcome::Sync(result),
+            )) => self.checkpoint_done(purpose, result),
+            Some((Purpose::Commit(next), StorageOutcome::Replace(result))) => self.committed(next, result),
+            // Nothing waits for it, and the next open removes what is left.
+            Some((Purpose::Discard, StorageOutcome::Remove(_))) => {}
             Some((Purpose::Remove, StorageOutcome::Remove(result))) => self.out.event(match result {
                 Ok(()) => LogEvent::Compacted { first_segment: self.current.first_segment },
                 Err(fault) => LogEvent::NotRemoved(fault),

@@ -3,12 +3,14 @@
 use super::super::command::{
     FileName, Listed, SegmentNumber, StorageCommand, StorageCompletion, StorageOutcome,
 };
-use super::super::current::{self, Current};
+use super::super::current::{self, CheckpointRef, Current};
 use super::super::limits::{JournalLimits, JournalLimitsError};
 use super::super::recovery::{
     CutReport, EndCase, JournalRecovery, Origin, Recovered, RecoveryFault, RecoveryPurpose, RecoveryStep,
 };
 use super::super::writer::JournalPurpose;
+use super::checkpoint::{CHECKPOINT_BYTES_MAX, PIECE_BYTES_MAX, floor};
+use super::kind::{LogKind, Rebuild};
 use super::{JournalLog, Never};
 use crate::error::{Classified, Family, StorageFault};
 use crate::id::{Incarnation, LogId, Lsn, Run};
@@ -20,10 +22,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// What a bare journal keeps in `current`: this mark, then whether its first segment was ever
-/// entered (one byte, 0 or 1).
-const MARK: [u8; 4] = *b"SLBJ";
+use sha2::{Digest, Sha256};
 
 /// What opening found and did.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,8 +53,10 @@ pub enum LogError {
         found: FileName,
     },
     /// The directory holds a log of another kind.
-    #[error("the directory holds another kind of log: expected the mark of a bare journal, found {found}")]
+    #[error("the directory holds another kind of log: expected the mark of {expected}, found {found}")]
     OtherKind {
+        /// What was to be opened.
+        expected: &'static str,
         /// What `current` says in its place.
         found: String,
     },
@@ -95,6 +96,7 @@ enum Purpose {
     List,
     Create,
     Current,
+    Checkpoint,
     Recovery(RecoveryPurpose),
     Enter(JournalPurpose),
     Remove,
@@ -118,6 +120,8 @@ impl From<JournalPurpose> for Purpose {
 enum Mode {
     Create,
     Open,
+    /// Whichever of the two it is.
+    Ensure,
     Resume(Box<Named>),
 }
 
@@ -133,6 +137,13 @@ enum Stage {
     Listing(Mode),
     Creating,
     Current(Vec<Listed>),
+    /// Reading the checkpoint, so far.
+    Checkpoint {
+        listed: Vec<Listed>,
+        named: Box<Named>,
+        made: CheckpointRef,
+        bytes: Vec<u8>,
+    },
     Segments(Box<JournalRecovery>, Box<Named>),
     /// Entering the first segment, removing, committing: one after the other.
     Recovered(Box<Recovered>, Box<Named>),
@@ -149,31 +160,41 @@ enum Stage {
 pub struct LogRecovery<V> {
     limits: JournalLimits,
     seed: Seed,
+    kind: LogKind,
     visit: V,
     out: Out<Purpose, StorageCommand, Never>,
     stage: Stage,
+    /// Checkpoints that `current` does not name.
+    remove: Vec<FileName>,
 }
 
-impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
+impl<V: Rebuild> LogRecovery<V> {
     /// Makes a journal in an empty directory. `seed` must differ between starts.
     #[must_use]
     pub fn create(limits: JournalLimits, seed: Seed, visit: V) -> Self {
-        Self::new(limits, seed, visit, Mode::Create)
+        Self::new(LogKind::Bare, limits, seed, visit, Mode::Create)
     }
 
     /// Opens the journal that a directory holds. `seed` must differ between starts.
     #[must_use]
     pub fn open(limits: JournalLimits, seed: Seed, visit: V) -> Self {
-        Self::new(limits, seed, visit, Mode::Open)
+        Self::new(LogKind::Bare, limits, seed, visit, Mode::Open)
     }
 
     /// Opens segments whose `current` the caller has read, or knows to be lost and can replace.
     #[must_use]
     pub fn resume(limits: JournalLimits, seed: Seed, visit: V, current: Current, origin: Origin) -> Self {
-        Self::new(limits, seed, visit, Mode::Resume(Box::new(Named { current, origin })))
+        let mode = Mode::Resume(Box::new(Named { current, origin }));
+        Self::new(LogKind::Bare, limits, seed, visit, mode)
     }
 
-    fn new(limits: JournalLimits, seed: Seed, visit: V, mode: Mode) -> Self {
+    /// Opens the journal of this kind that a directory holds, or makes one in an empty directory.
+    #[must_use]
+    pub fn ensure(kind: LogKind, limits: JournalLimits, seed: Seed, visit: V) -> Self {
+        Self::new(kind, limits, seed, visit, Mode::Ensure)
+    }
+
+    fn new(kind: LogKind, limits: JournalLimits, seed: Seed, visit: V, mode: Mode) -> Self {
         // Tickets of recovery need a run of their own before `current` tells the last one.
         let run = Run(seed.number("recovery run", 0) | 1 << 63);
         let mut out = Out::new(Tickets::new(run));
@@ -184,7 +205,7 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
             }
             Err(error) => Stage::Failed(error.into()),
         };
-        Self { limits, seed, visit, out, stage }
+        Self { limits, seed, kind, visit, out, stage, remove: Vec::new() }
     }
 
     /// The journal, once everything it is built on is durable.
@@ -192,16 +213,25 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
     /// # Errors
     /// [`NotOpened::Working`] hands the recovery back.
     pub fn finish(self) -> Result<(JournalLog, Opened), NotOpened<V>> {
+        self.finish_with().map(|(log, opened, _)| (log, opened))
+    }
+
+    /// As [`LogRecovery::finish`], with what took the entries.
+    ///
+    /// # Errors
+    /// As [`LogRecovery::finish`].
+    pub fn finish_with(self) -> Result<(JournalLog, Opened, V), NotOpened<V>> {
         match self.stage {
             Stage::Done(recovered, current) => {
                 let Recovered { journal, cases, cut, remove } = *recovered;
                 let opened = Opened { entries: journal.index().entries(), cases, cut, removed: remove };
-                Ok((JournalLog::new(journal, *current), opened))
+                Ok((JournalLog::new(journal, *current), opened, self.visit))
             }
             Stage::Failed(error) => Err(NotOpened::Failed(error)),
             Stage::Listing(_)
             | Stage::Creating
             | Stage::Current(_)
+            | Stage::Checkpoint { .. }
             | Stage::Segments(..)
             | Stage::Recovered(..) => Err(NotOpened::Working(Box::new(self))),
         }
@@ -225,8 +255,9 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
                 let Stage::Current(listed) = self.take_stage() else {
                     unreachable!("current was being read")
                 };
-                self.begin(&listed, Box::new(named(&bytes?)?))
+                self.named(listed, Box::new(named(self.kind, &bytes?)?))
             }
+            (Purpose::Checkpoint, StorageOutcome::Read(bytes)) => self.checkpoint_read(&bytes?),
             (Purpose::Recovery(purpose), outcome) => self.segments(purpose, outcome),
             (Purpose::Enter(purpose), outcome) => self.entering(purpose, outcome),
             (Purpose::Remove, StorageOutcome::Remove(done)) => {
@@ -250,14 +281,12 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
         let Stage::Listing(mode) = self.take_stage() else { unreachable!("a list was asked for") };
         match mode {
             Mode::Resume(named) => self.begin(&listed, named),
-            Mode::Create => match listed.first() {
-                Some(found) => Err(LogError::Exists { found: found.file }),
-                None => {
-                    self.replace(Purpose::Create, &fresh(&self.seed));
-                    Ok(())
-                }
-            },
-            Mode::Open if listed.iter().any(|found| found.file == FileName::Current) => {
+            Mode::Create | Mode::Ensure if listed.is_empty() => {
+                self.replace(Purpose::Create, &fresh(self.kind, &self.seed));
+                Ok(())
+            }
+            Mode::Create => Err(LogError::Exists { found: listed[0].file }),
+            Mode::Open | Mode::Ensure if listed.iter().any(|found| found.file == FileName::Current) => {
                 self.stage = Stage::Current(listed);
                 // One byte more than allowed tells that a file is too long.
                 let bytes_max = u32::try_from(current::ENVELOPE.bytes_max() + 1).unwrap_or(u32::MAX);
@@ -270,8 +299,53 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
                 });
                 Ok(())
             }
+            Mode::Ensure => Err(LogError::Exists { found: listed[0].file }),
             Mode::Open => Err(LogError::NoJournal),
         }
+    }
+
+    /// What `current` names is taken: the checkpoint first.
+    fn named(&mut self, listed: Vec<Listed>, named: Box<Named>) -> Result<(), LogError> {
+        let Some(made) = named.current.checkpoint else { return self.begin(&listed, named) };
+        let file = FileName::Checkpoint(made.number);
+        let found = listed.iter().find(|listed| listed.file == file).map_or(0, |listed| listed.bytes);
+        if found != made.bytes || made.bytes > CHECKPOINT_BYTES_MAX {
+            let bytes = made.bytes;
+            let detail = format!(
+                "expected {bytes} bytes ({CHECKPOINT_BYTES_MAX} at most) as current says, found {found}"
+            );
+            return Err(StorageFault::damaged(file, 0, detail).into());
+        }
+        self.stage = Stage::Checkpoint { listed, named, made, bytes: Vec::new() };
+        self.checkpoint_read(&[])
+    }
+
+    fn checkpoint_read(&mut self, piece: &[u8]) -> Result<(), LogError> {
+        let Stage::Checkpoint { made, bytes, .. } = &mut self.stage else {
+            unreachable!("a checkpoint is being read")
+        };
+        let (file, asked) = (FileName::Checkpoint(made.number), !bytes.is_empty());
+        bytes.extend_from_slice(piece);
+        let (offset, left) = (bytes.len() as u64, made.bytes.saturating_sub(bytes.len() as u64));
+        if left > 0 && !(asked && piece.is_empty()) {
+            let bytes_max = u32::try_from(left).map_or(PIECE_BYTES_MAX, |left| left.min(PIECE_BYTES_MAX));
+            self.out.command(Purpose::Checkpoint, |ticket| StorageCommand::Read {
+                ticket,
+                file,
+                offset,
+                bytes_max,
+            });
+            return Ok(());
+        }
+        if bytes.len() as u64 != made.bytes || Sha256::digest(&*bytes)[..] != made.sha256 {
+            let detail = format!("expected {} bytes with the SHA-256 that current names", made.bytes);
+            return Err(StorageFault::damaged(file, 0, detail).into());
+        }
+        let Stage::Checkpoint { listed, named, bytes, .. } = self.take_stage() else {
+            unreachable!("a checkpoint was read")
+        };
+        self.visit.checkpoint(&bytes).map_err(|detail| StorageFault::damaged(file, 0, detail))?;
+        self.begin(&listed, named)
     }
 
     fn replace(&mut self, purpose: Purpose, current: &Current) {
@@ -279,8 +353,17 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
         self.out.command(purpose, |ticket| StorageCommand::Replace { ticket, file, bytes });
     }
 
-    fn begin(&mut self, listed: &[Listed], named: Box<Named>) -> Result<(), LogError> {
+    fn begin(&mut self, listed: &[Listed], mut named: Box<Named>) -> Result<(), LogError> {
         let Current { log, first_segment, .. } = named.current;
+        let kept = named.current.checkpoint.map(|made| FileName::Checkpoint(made.number));
+        for listed in listed {
+            if let FileName::Checkpoint(number) = listed.file {
+                named.current.next_checkpoint = named.current.next_checkpoint.max(number.saturating_add(1));
+                if Some(listed.file) != kept {
+                    self.remove.push(listed.file);
+                }
+            }
+        }
         let mut recovery =
             JournalRecovery::new(self.limits, log, first_segment, named.origin, self.seed.clone());
         let step = recovery.start(listed, &mut self.out)?;
@@ -289,14 +372,32 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
     }
 
     fn segments(&mut self, purpose: RecoveryPurpose, outcome: StorageOutcome) -> Result<(), LogError> {
-        let Stage::Segments(recovery, _) = &mut self.stage else { unreachable!("segments are being read") };
-        let step = recovery.handle(purpose, outcome, &mut self.visit, &mut self.out)?;
+        let Stage::Segments(recovery, named) = &mut self.stage else {
+            unreachable!("segments are being read")
+        };
+        let (floor, rebuild) = (floor(&named.current), &mut self.visit);
+        let visit = &mut |lsn: Lsn, kind: u8, payload: &[u8]| match floor {
+            // It is in the checkpoint.
+            Some(floor) if lsn <= floor => Ok(()),
+            Some(_) | None => rebuild.entry(lsn, kind, payload),
+        };
+        let step = recovery.handle(purpose, outcome, visit, &mut self.out)?;
         self.step(step)
     }
 
     fn step(&mut self, step: RecoveryStep) -> Result<(), LogError> {
         let RecoveryStep::Done(recovered) = step else { return Ok(()) };
         let Stage::Segments(_, named) = self.take_stage() else { unreachable!("segments are being read") };
+        let first = recovered.journal.index().first_lsn();
+        if let Some(floor) = floor(&named.current)
+            && first > floor.plus(1)
+        {
+            let (file, floor, first) =
+                (FileName::Segment(named.current.first_segment), floor.get(), first.get());
+            let detail =
+                format!("expected entries from {} on, after the checkpoint, found {first}", floor + 1);
+            return Err(StorageFault::damaged(file, 0, detail).into());
+        }
         self.stage = Stage::Recovered(recovered, named);
         self.enter();
         Ok(())
@@ -309,6 +410,7 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
             return recovered.journal.submit(None, &mut self.out);
         }
         let _ = recovered.journal.take_switched();
+        recovered.remove.append(&mut self.remove);
         let files = recovered.remove.clone();
         if files.is_empty() {
             return self.commit();
@@ -338,13 +440,13 @@ impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> LogRecovery<V> {
     fn commit(&mut self) {
         let Stage::Recovered(_, named) = &mut self.stage else { unreachable!("segments were read") };
         named.current.run = Run(named.current.run.0 + 1);
-        named.current.opaque = opaque(Origin::Existing);
+        named.current.opaque = opaque(self.kind, Origin::Existing);
         let current = named.current.clone();
         self.replace(Purpose::Commit, &current);
     }
 }
 
-fn fresh(seed: &Seed) -> Current {
+fn fresh(kind: LogKind, seed: &Seed) -> Current {
     Current {
         log: LogId(seed.bytes("log", 0)),
         incarnation: Incarnation { counter: 1, nonce: seed.bytes("incarnation", 0) },
@@ -356,34 +458,40 @@ fn fresh(seed: &Seed) -> Current {
         checkpoint: None,
         floor: [0; 16],
         floor_digest: [0; 32],
-        opaque: opaque(Origin::New),
+        opaque: opaque(kind, Origin::New),
     }
 }
 
-fn opaque(origin: Origin) -> Vec<u8> {
+/// What a bare journal keeps in `current`: the mark of its kind, then whether its first segment was
+/// ever entered (one byte, 0 or 1).
+fn opaque(kind: LogKind, origin: Origin) -> Vec<u8> {
     let entered = match origin {
         Origin::New => 0,
         Origin::Existing => 1,
     };
-    let mut out = MARK.to_vec();
+    let mut out = kind.mark().to_vec();
     out.push(entered);
     out
 }
 
-fn named(bytes: &[u8]) -> Result<Named, LogError> {
+fn named(kind: LogKind, bytes: &[u8]) -> Result<Named, LogError> {
+    let mark = kind.mark();
     let current = Current::decode(bytes)?;
-    let origin = match current.opaque.strip_prefix(&MARK[..]) {
+    let origin = match current.opaque.strip_prefix(&mark[..]) {
         Some([0]) => Origin::New,
         Some([1]) => Origin::Existing,
         Some(_) | None => {
-            let bytes = current.opaque.get(..MARK.len() + 1).unwrap_or(&current.opaque);
-            return Err(LogError::OtherKind { found: format!("{}", bytes.escape_ascii()) });
+            let bytes = current.opaque.get(..mark.len() + 1).unwrap_or(&current.opaque);
+            return Err(LogError::OtherKind {
+                expected: kind.words(),
+                found: format!("{}", bytes.escape_ascii()),
+            });
         }
     };
     Ok(Named { current, origin })
 }
 
-impl<V: FnMut(Lsn, u8, &[u8]) -> Result<(), String>> Machine for LogRecovery<V> {
+impl<V: Rebuild> Machine for LogRecovery<V> {
     type Command = StorageCommand;
     type Event = Never;
     type Completion = StorageCompletion;

@@ -65,6 +65,14 @@ impl Classified for AppendError {
 }
 
 impl Journal {
+    /// Whether these entries could be appended now, as one group.
+    ///
+    /// # Errors
+    /// What [`Journal::append_group`] would refuse them with.
+    pub fn admits(&self, entries: &[(u8, &[u8])]) -> Result<(), AppendError> {
+        self.check(entries).map(drop)
+    }
+
     /// Refuses what recovery would refuse, in the order of how final the answer is.
     pub(super) fn check(&self, entries: &[(u8, &[u8])]) -> Result<u32, AppendError> {
         let limits = &self.limits;

@@ -219,6 +219,8 @@ pub struct Status {
     pub blocked_by: Option<String>,
     /// The links.
     pub links: Vec<LinkStatus>,
+    /// Reads of the journal for peers since the start. One serves every peer that needs the same bytes.
+    pub reads_for_peers: u64,
     /// The subscriptions.
     pub subscriptions: Vec<SubscriptionStatus>,
     /// Whether a snapshot is being installed.

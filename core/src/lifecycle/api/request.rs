@@ -13,7 +13,8 @@ pub struct RequestId(pub u64);
 /// A change of who counts for compaction.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum MembersChange {
-    /// Adds a member; it counts once it has read a cut.
+    /// Adds a member; it counts once it has read a cut. One that was removed before is lapsed until it
+    /// was reseeded, or took a snapshot.
     Add(String),
     /// Removes a member; it must be reseeded before it counts again.
     Remove(String),

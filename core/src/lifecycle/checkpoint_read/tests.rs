@@ -10,7 +10,12 @@ const LOG: LogId = LogId([7; 16]);
 
 fn header() -> CheckpointHeader {
     let authority = AuthorityId::from_text("node-a");
-    let epochs = alloc::vec![EpochMark { epoch: 1, start: Version::new(1, 1), authority }];
+    let epochs = alloc::vec![EpochMark {
+        epoch: 1,
+        start: Version::new(1, 1),
+        previous_end: Version::ZERO,
+        authority
+    }];
     CheckpointHeader { log: LOG, cut: Version::new(1, 99), cut_digest: [3; 32], epochs }
 }
 

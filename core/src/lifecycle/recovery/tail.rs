@@ -47,7 +47,7 @@ impl Recovery {
                             let (found, tail) = (start.previous_end, history.tail());
                             return Err(alloc::format!("expected an epoch after {tail}, found {found}"));
                         }
-                        history.begin_epoch(bare(start.epoch, start.authority));
+                        history.begin_epoch(bare(&start));
                     }
                 }
                 JournalEntry::Record(view) => {

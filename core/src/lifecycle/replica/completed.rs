@@ -21,14 +21,20 @@ impl Replica {
         }
         self.shared.out.event(Event::Durable { upto });
         self.due.disarm(Due::Seal);
-        if self.shared.epoch_begun(upto) {
+        self.shared.epoch_begun(upto);
+        self.tell_epoch();
+        self.each(|session, shared| session.on_durable(shared));
+    }
+
+    /// Tells every peer of an epoch that is new here.
+    fn tell_epoch(&mut self) {
+        if self.shared.epoch_untold() {
             self.each(|session, shared| {
                 if session.peer.history {
                     session.send_standing(shared);
                 }
             });
         }
-        self.each(|session, shared| session.on_durable(shared));
     }
 
     pub(super) fn on_storage(&mut self, purpose: Purpose, outcome: StorageOutcome) {
@@ -107,6 +113,13 @@ impl Replica {
             (BlobPurpose::Verify(key, version, blob), BlobOutcome::Verify(result)) => {
                 if self.shared.on_verified(key, version, blob, result) {
                     self.each(Session::want_wanted);
+                }
+            }
+            (BlobPurpose::Doubt(key), BlobOutcome::Verify(result)) => {
+                let (waiting, sound) = self.shared.on_doubt_checked(key, result);
+                for (link, place) in waiting {
+                    self.with(link, |s, shared| s.on_doubt_settled(shared, key, place, &sound));
+                    self.with(link, Session::resume);
                 }
             }
             (purpose, outcome) => unreachable!("{outcome:?} answers no {purpose:?}"),
@@ -221,6 +234,7 @@ impl Replica {
             }
             Commit::Authority => self.shared.named(),
         }
+        self.tell_epoch();
         self.shared.wake_subscriptions();
         self.shared.remove_unused();
         // The journal has room, or a state from which what waited can go on.

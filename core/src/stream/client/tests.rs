@@ -88,9 +88,9 @@ impl World {
     }
 
     fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
-        self.events.iter().find_map(|event| match event {
-            ClientEvent::Called { call: of, result } if *of == call => Some(result.clone()),
-            _ => None,
+        self.events.iter().find_map(|event| {
+            let ClientEvent::Called { call: of, result } = event else { return None };
+            (*of == call).then(|| result.clone())
         })
     }
 
@@ -121,12 +121,12 @@ impl World {
 
     fn items(&mut self, party: PartyId) -> Vec<Item> {
         let mut all = Vec::new();
-        self.events.retain(|event| match event {
-            ClientEvent::Items { party: of, items } if *of == party => {
+        self.events.retain(|event| {
+            let ClientEvent::Items { party: of, items } = event else { return true };
+            if *of == party {
                 all.extend(items.clone());
-                false
             }
-            _ => true,
+            *of != party
         });
         all
     }

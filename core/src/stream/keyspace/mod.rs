@@ -82,6 +82,16 @@ impl Keyspace {
         Self { layout, spaces: BTreeMap::new() }
     }
 
+    /// A server as it was left.
+    pub(in crate::stream) const fn restore(layout: Layout, spaces: BTreeMap<StreamName, Space>) -> Self {
+        Self { layout, spaces }
+    }
+
+    /// What is held for one name, as of the last step.
+    pub(in crate::stream) fn held(&self, name: &StreamName) -> Option<&Space> {
+        self.spaces.get(name)
+    }
+
     /// Whose rules hold.
     #[must_use]
     pub const fn layout(&self) -> Layout {

@@ -23,6 +23,9 @@ pub struct DigestAt {
     /// The digest chain's value there; absent if the sender's log has no record of this version, or
     /// does not keep what would tell.
     pub digest: Option<[u8; 32]>,
+    /// The sender waits for the receiver's digest there, and takes none of its records before. An answer
+    /// never asks, so that no answer is answered.
+    pub asks: bool,
 }
 
 fn not_zero(version: Version) -> Result<(), OwnFault> {
@@ -59,6 +62,10 @@ impl DigestAt {
         if let Some(digest) = &self.digest {
             write_digest("digest", digest, out);
         }
+        if self.asks {
+            write_name("asks", out);
+            out.extend_from_slice(b"true");
+        }
     }
 
     pub(super) fn from_object(object: DigestObject<'_>) -> Result<Self, OwnFault> {
@@ -66,7 +73,7 @@ impl DigestAt {
             "" => None,
             text => Some(digest("digest", text)?),
         };
-        Ok(Self { version: object.version, digest })
+        Ok(Self { version: object.version, digest, asks: object.asks.0 })
     }
 }
 
@@ -82,6 +89,7 @@ json_object! {
         kind: Cow<'de, str> = always "type",
         version: Version = always "version",
         digest: Filled<Cow<'de, str>> = unless_empty "digest",
+        asks: Filled<bool> = unless_empty "asks",
     }
 }
 
@@ -91,6 +99,7 @@ mod tests {
     use super::super::testing::{both_ways, decode, refused_both_ways};
     use super::*;
     use crate::wire::error::WireError;
+    use crate::wire::json_read::Refusal;
     use alloc::format;
 
     #[test]
@@ -101,16 +110,27 @@ mod tests {
             r#"{"type":"strandline.digest.get","version":{"epoch":1,"sequence":7}}"#,
         );
         both_ways(
-            &OwnMessage::Digest(DigestAt { version, digest: None }),
+            &OwnMessage::Digest(DigestAt { version, digest: None, asks: false }),
             r#"{"type":"strandline.digest","version":{"epoch":1,"sequence":7}}"#,
         );
         let hex = "ab".repeat(32);
         both_ways(
-            &OwnMessage::Digest(DigestAt { version, digest: Some([0xab; 32]) }),
+            &OwnMessage::Digest(DigestAt { version, digest: Some([0xab; 32]), asks: false }),
             &format!(
                 r#"{{"type":"strandline.digest","version":{{"epoch":1,"sequence":7}},"digest":"{hex}"}}"#
             ),
         );
+        both_ways(
+            &OwnMessage::Digest(DigestAt { version, digest: None, asks: true }),
+            r#"{"type":"strandline.digest","version":{"epoch":1,"sequence":7},"asks":true}"#,
+        );
+    }
+
+    #[test]
+    fn what_asks_nothing_leaves_it_out() {
+        let payload = r#"{"type":"strandline.digest","version":{"epoch":1,"sequence":7},"asks":false}"#;
+        let Err(WireError::OwnMalformed { fault, .. }) = decode(payload) else { panic!("false for nothing") };
+        assert_eq!(fault.refusal, Some(Refusal::EmptyForAbsent));
     }
 
     #[test]

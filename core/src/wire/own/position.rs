@@ -23,8 +23,12 @@ pub struct EpochMark {
     /// Its number.
     pub epoch: u64,
     /// The first version in it, so that two histories whose epochs have the same number and part
-    /// elsewhere can be told apart.
+    /// elsewhere can be told apart. Its sequence is 0 while there is none.
     pub start: Version,
+    /// The last version before it: a record of an older epoch above it was written after that epoch had
+    /// ended. Of a replica that began in the midst of this epoch, with a snapshot of a peer that tells
+    /// no epochs, it is where that ended.
+    pub previous_end: Version,
     /// Who gave out its versions.
     pub authority: AuthorityId,
 }
@@ -49,6 +53,10 @@ impl Position {
             let (length, length_max) = (self.epochs.len(), POSITION_EPOCHS_MAX);
             return Err(OwnFault::TooLong { field: "epochs", length, length_max });
         }
+        if let Some(mark) = self.epochs.iter().find(|mark| mark.previous_end >= mark.start) {
+            let (start, previous_end) = (mark.start, mark.previous_end);
+            return Err(OwnFault::EpochEnd { start, previous_end });
+        }
         let mut pairs = self.epochs.iter().zip(self.epochs.iter().skip(1));
         match pairs.find(|(previous, next)| previous.epoch >= next.epoch) {
             Some((previous, next)) => {
@@ -67,6 +75,8 @@ impl Position {
             write_number(mark.epoch, out);
             write_name("start", out);
             write_version(mark.start, out);
+            write_name("previous_end", out);
+            write_version(mark.previous_end, out);
             write_name("authority", out);
             write_string(mark.authority.as_str(), out);
             out.push(b'}');
@@ -77,7 +87,8 @@ impl Position {
         let mut epochs = Vec::with_capacity(object.epochs.0.len());
         for mark in object.epochs.0 {
             let authority = limits.authority(&mark.authority).map_err(OwnFault::Authority)?;
-            epochs.push(EpochMark { epoch: mark.epoch, start: mark.start, authority });
+            let EpochObject { epoch, start, previous_end, .. } = mark;
+            epochs.push(EpochMark { epoch, start, previous_end, authority });
         }
         Ok(Self {
             floor: mark(object.floor, "floor_digest", &object.floor_digest)?,
@@ -115,6 +126,7 @@ json_object! {
     pub(super) struct EpochObject<'de> = "an epoch" {
         epoch: u64 = always "epoch",
         start: Version = always "start",
+        previous_end: Version = always "previous_end",
         authority: Cow<'de, str> = always "authority",
     }
 }
@@ -131,7 +143,8 @@ mod tests {
     use alloc::string::String;
 
     fn epoch(epoch: u64) -> EpochMark {
-        EpochMark { epoch, start: Version::new(epoch - 1, 9), authority: AuthorityId::from_text("a") }
+        let (start, previous_end) = (Version::new(epoch, 9), Version::new(epoch - 1, 8));
+        EpochMark { epoch, start, previous_end, authority: AuthorityId::from_text("a") }
     }
 
     fn position(epochs: &[u64]) -> OwnMessage {
@@ -145,7 +158,11 @@ mod tests {
     fn text(epochs: &[u64]) -> String {
         let epochs: Vec<_> = epochs
             .iter()
-            .map(|e| format!(r#"{{"epoch":{e},"start":{{"epoch":{},"sequence":9}},"authority":"a"}}"#, e - 1))
+            .map(|e| {
+                let previous_end = format!(r#"{{"epoch":{},"sequence":8}}"#, e - 1);
+                let start = format!(r#"{{"epoch":{e},"sequence":9}}"#);
+                format!(r#"{{"epoch":{e},"start":{start},"previous_end":{previous_end},"authority":"a"}}"#)
+            })
             .collect();
         format!(
             r#"{{"type":"strandline.position","floor":{{"epoch":1,"sequence":2}},"tail":{{"epoch":2,"sequence":3}},"tail_digest":"{}","epochs":[{}]}}"#,
@@ -164,6 +181,16 @@ mod tests {
     fn epochs_ascend() {
         let fault = OwnFault::EpochOrder { previous: 2, epoch: 2 };
         refused_both_ways(&position(&[1, 2, 2]), &text(&[1, 2, 2]), &fault);
+    }
+
+    #[test]
+    fn an_epoch_begins_above_what_came_before_it() {
+        let mut message = position(&[1]);
+        let OwnMessage::Position(found) = &mut message else { unreachable!("it is one") };
+        found.epochs[0].previous_end = Version::new(1, 9);
+        let fault = OwnFault::EpochEnd { start: Version::new(1, 9), previous_end: Version::new(1, 9) };
+        let text = text(&[1]).replace(r#""epoch":0,"sequence":8"#, r#""epoch":1,"sequence":9"#);
+        refused_both_ways(&message, &text, &fault);
     }
 
     #[test]

@@ -45,7 +45,10 @@ impl World {
                 Event::MemberLapsed { .. } => self.count(Fault::LapsedMember),
                 Event::Compacted { compacted } => self.compacted(at, compacted.floor)?,
                 Event::CloseLink { link, reason } => self.closing(at, link, &reason)?,
-                Event::Done { done, .. } => self.done(at, &done)?,
+                Event::Done { request, done } => {
+                    self.changed(at, request, &done)?;
+                    self.done(at, &done)?;
+                }
                 Event::Closed => self.nodes[at].closed = true,
             }
         }
@@ -77,6 +80,7 @@ impl World {
         }
         if let Verdict::Diverged(divergence) = verdict
             && !self.forked
+            && (name != super::outside::NAME || self.lossy.is_empty())
         {
             return Err(Violation::new("false divergence", format!("{at}: {divergence}, in one history")));
         }
@@ -87,6 +91,9 @@ impl World {
         self.nodes[at].closing.insert(link);
         // What still comes is thrown away, so it need not be held back.
         self.nodes[at].paused.remove(&link);
+        if self.is_outside(at, link) {
+            return self.closes_outside(at, reason);
+        }
         let Some((id, side)) = self.by_link.get(&(at, link)).copied() else { return Ok(()) };
         let conn = &self.conns[&id];
         let peer = conn.ends[1 - side].0;
@@ -98,6 +105,17 @@ impl World {
             && !excused
         {
             let text = format!("{at} blames {peer}, which did nothing wrong: {fault}");
+            return Err(Violation::new("false fault", text));
+        }
+        Ok(())
+    }
+
+    fn closes_outside(&self, at: usize, reason: &CloseReason) -> Judged {
+        if let CloseReason::Fault(fault) = reason
+            && !self.forked
+            && self.lossy.is_empty()
+        {
+            let text = format!("{at} blames the peer of the reference, which did nothing wrong: {fault}");
             return Err(Violation::new("false fault", text));
         }
         Ok(())
@@ -188,12 +206,19 @@ impl World {
     /// The most that any node of this name ever vouched for.
     fn highest(&self, identity: &str) -> Version {
         let named = self.nodes.iter().filter(|node| node.identity == identity);
-        named.map(|node| node.claim.highest).max().unwrap_or(Version::ZERO)
+        let outside = self.outside.iter().filter(|_| identity == super::outside::NAME);
+        let highest = named.map(|node| node.claim.highest).chain(outside.map(|outside| outside.peer.tail));
+        highest.max().unwrap_or(Version::ZERO)
     }
 
     /// A snapshot took the place of everything. Where histories have parted and nobody kept what
     /// would tell, it may be another one.
     fn installed(&mut self, at: usize) -> Judged {
+        // Its old state is gone: whoever removed it may count it again.
+        let name = self.nodes[at].identity.clone();
+        for node in &mut self.nodes {
+            node.removed.remove(&name);
+        }
         let status = self.status(at);
         let known = self.tree.version(&status.tail_digest) == Some(status.tail);
         if self.forked && known && self.tree.path(&self.nodes[at].claim.digest, &status.tail_digest).is_none()
@@ -332,6 +357,7 @@ impl World {
         }
         let status = self.status(at);
         self.bounds(at, &status)?;
+        self.counts_anew(at, &status)?;
         for link in &status.links {
             let highest = self.highest(&link.identity);
             if link.acked > highest {
@@ -352,6 +378,9 @@ impl World {
             let text = format!("{at} recovered {} {}, which nobody wrote", status.tail, short(&digest));
             return Err(Violation::new("invented", text));
         }
+        self.restored_whole(at, &status)?;
+        // An old copy of a writer may take the place of a restored one, which was none.
+        self.nodes[at].writes |= status.authority.is_some();
         if self.nodes[at].regressed {
             self.forked |= self.nodes[at].writes;
         } else if let Some(path) = self.tree.path(&claimed, &digest) {

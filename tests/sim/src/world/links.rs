@@ -7,6 +7,7 @@ use crate::rng::Choose;
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{Flow, LinkRole};
 use strandline_core::lifecycle::replica::Replica;
+use strandline_core::wire::capability::Capabilities;
 use strandline_core::wire::handshake::{
     Authenticated, DialAuth, Handshake, ListenAuth, PeerCredential, Progress,
 };
@@ -38,20 +39,33 @@ fn identity(replica: &Replica) -> PeerIdentity {
     PeerIdentity::parse(replica.identity()).expect("a short name")
 }
 
+/// The name of a replica, and what it declares.
+pub(super) fn side(replica: &Replica) -> (PeerIdentity, Capabilities) {
+    (identity(replica), replica.capabilities())
+}
+
 /// A handshake over no wire: what `a`, which dials, and `b` then know of each other.
 pub(crate) fn authenticate(a: &Replica, b: &Replica) -> (Authenticated, Authenticated) {
+    handshake(side(a), side(b))
+}
+
+/// As [`authenticate`], by names and what they declare.
+pub(super) fn handshake(
+    (name_a, of_a): (PeerIdentity, Capabilities),
+    (name_b, of_b): (PeerIdentity, Capabilities),
+) -> (Authenticated, Authenticated) {
     let mut to_b = Vec::new();
     let dial = DialAuth {
         token: "secret".into(),
-        identity: Some(identity(a)),
-        capabilities: a.capabilities(),
-        expect: Some(identity(b)),
+        identity: Some(name_a.clone()),
+        capabilities: of_a,
+        expect: Some(name_b.clone()),
     };
     let dialer = Handshake::dial(dial, &mut to_b).expect("short");
     let listener = Handshake::listen(ListenAuth {
-        identity: Some(identity(b)),
-        capabilities: b.capabilities(),
-        credentials: vec![PeerCredential::of_token(identity(a), "secret")],
+        identity: Some(name_b),
+        capabilities: of_b,
+        credentials: vec![PeerCredential::of_token(name_a, "secret")],
     });
     let mut to_a = Vec::new();
     let Ok(Progress::Done { peer: for_b, .. }) = listener.handle_received(&to_b, &mut to_a) else {
@@ -79,8 +93,8 @@ impl World {
             return Ok(());
         };
         let (for_a, for_b) = authenticate(of_a, of_b);
-        let Some(link_a) = self.link_up(a, &for_a)? else { return Ok(()) };
-        let Some(link_b) = self.link_up(b, &for_b)? else {
+        let Some(link_a) = self.link_up(a, &for_a, LinkRole::Both)? else { return Ok(()) };
+        let Some(link_b) = self.link_up(b, &for_b, LinkRole::Both)? else {
             self.link_down(a, link_a)?;
             return Ok(());
         };
@@ -104,11 +118,16 @@ impl World {
         self.after(b)
     }
 
-    fn link_up(&mut self, at: usize, peer: &Authenticated) -> Result<Option<LinkId>, Violation> {
+    pub(super) fn link_up(
+        &mut self,
+        at: usize,
+        peer: &Authenticated,
+        role: LinkRole,
+    ) -> Result<Option<LinkId>, Violation> {
         let now = self.nodes[at].now(self.time_ns);
         self.step(1, at, 0);
         let Some(replica) = self.nodes[at].replica_mut() else { return Ok(None) };
-        match replica.handle_link_up(now, peer, LinkRole::Both) {
+        match replica.handle_link_up(now, peer, role) {
             Ok(link) => {
                 self.nodes[at].host.out.insert(link, Outgoing::default());
                 self.nodes[at].host.wake(link);
@@ -122,7 +141,7 @@ impl World {
         }
     }
 
-    fn link_down(&mut self, at: usize, link: LinkId) -> Judged {
+    pub(super) fn link_down(&mut self, at: usize, link: LinkId) -> Judged {
         let now = self.nodes[at].now(self.time_ns);
         self.step(2, at, u64::from(link.slot));
         let node = &mut self.nodes[at];
@@ -231,18 +250,23 @@ impl World {
             out.full = false;
             self.nodes[from].host.wake(out_link);
         }
+        self.tell(|| format!("{to} receives {count} of {all} bytes on {link} from {from}"));
+        self.hand_bytes(to, link, &bytes)?;
+        if woken { self.after(from) } else { Ok(()) }
+    }
+
+    /// A node gets bytes of a link.
+    pub(super) fn hand_bytes(&mut self, to: usize, link: LinkId, bytes: &[u8]) -> Judged {
         let now = self.nodes[to].now(self.time_ns);
         self.step(3, to, bytes.len() as u64);
-        self.tell(|| format!("{to} receives {count} of {all} bytes on {link} from {from}"));
         let Some(replica) = self.nodes[to].replica_mut() else { return Ok(()) };
-        match replica.handle_received(now, link, &bytes) {
+        match replica.handle_received(now, link, bytes) {
             Flow::More => {}
             Flow::Pause => {
                 self.nodes[to].paused.insert(link);
             }
         }
-        self.after(to)?;
-        if woken { self.after(from) } else { Ok(()) }
+        self.after(to)
     }
 
     /// Ends connections that a side wants closed and whose bytes are out.
@@ -257,6 +281,9 @@ impl World {
         });
         let Some(link) = drained else { return false };
         self.nodes[at].closing.remove(&link);
+        if self.is_outside(at, link) {
+            self.break_outside();
+        }
         if let Some((id, _)) = self.by_link.get(&(at, link)).copied() {
             self.break_conn(id);
         }
@@ -271,6 +298,7 @@ impl World {
 
     /// Breaks whatever connection a fault works on.
     pub(super) fn heal_links(&mut self) {
+        self.break_outside();
         let faulty: Vec<u64> =
             self.conns.iter().filter(|(_, conn)| conn.faulty()).map(|(id, _)| *id).collect();
         for id in faulty {

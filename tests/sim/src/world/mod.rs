@@ -4,7 +4,9 @@ mod blobs;
 mod config;
 mod judge;
 mod links;
+mod membership;
 mod ops;
+mod outside;
 mod people;
 mod quiesce;
 mod readers;
@@ -17,6 +19,7 @@ use crate::node::Node;
 use crate::plan::{Plan, Profile};
 use crate::rng::{Choose, Rng};
 use links::Conn;
+use outside::Outside;
 use std::collections::{BTreeMap, BTreeSet};
 use strandline_core::id::LinkId;
 
@@ -67,6 +70,10 @@ pub struct World {
     epoch_asked: u64,
     /// Names of nodes that lost, or may have lost, what they had acknowledged.
     lossy: BTreeSet<String>,
+    /// A peer of the reference beside the nodes.
+    outside: Option<Outside>,
+    /// Followers that a person is about to reseed.
+    to_reseed: BTreeSet<usize>,
     trace: Option<Vec<String>>,
     buf: Vec<u8>,
 }
@@ -82,6 +89,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// Records that were submitted.
     pub records: usize,
+    /// Records that a peer of the reference took.
+    pub outside_records: usize,
     /// What went wrong.
     pub violation: Option<Violation>,
     /// What happened, for people, if it was asked for.
@@ -119,6 +128,8 @@ impl World {
             epochs: BTreeMap::new(),
             epoch_asked: 1,
             lossy: BTreeSet::new(),
+            to_reseed: BTreeSet::new(),
+            outside: outside::of(plan.seed),
             trace: traced.then(Vec::new),
             buf: Vec::new(),
         }
@@ -140,6 +151,9 @@ impl World {
             self.rng = Rng::new(op.seed);
             self.tell(|| format!("-- {at}: {:?} on {}", op.kind, op.node));
             self.apply(op)?;
+            if let Some(at) = self.to_reseed.pop_first() {
+                self.reseed(at)?;
+            }
             for _ in 0..op.ticks {
                 self.tick()?;
             }
@@ -161,6 +175,7 @@ impl World {
             hash: self.hash,
             counts,
             records: self.tree.len(),
+            outside_records: self.outside.map_or(0, |outside| outside.records),
             violation,
             trace: self.trace.unwrap_or_default(),
         }

@@ -11,6 +11,7 @@ use strandline_core::id::hex;
 use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::api::{Change, MembersChange, Mutation, MutationError};
 use strandline_core::lifecycle::recovery::Recovery;
+use strandline_core::lifecycle::replica::Replica;
 use strandline_core::machine::Machine;
 use strandline_core::record::{AuthorityId, Key, RecordLimits, State, Version};
 use strandline_core::seed::Seed;
@@ -57,8 +58,9 @@ impl World {
             Kind::Collect => self.collect(at),
             Kind::Scrub => self.scrub(at),
             Kind::Members => {
-                let names = ["b", "c", "d"];
-                let name = names[self.rng.index(names.len())].to_string();
+                let names = ["b", "c", "d", super::outside::NAME];
+                let known = if self.outside.is_some() { 4 } else { 3 };
+                let name = names[self.rng.index(known)].to_string();
                 let change = match self.rng.below(6) {
                     0 => MembersChange::Clear,
                     1 | 2 => MembersChange::Remove(name),
@@ -66,6 +68,7 @@ impl World {
                 };
                 self.members(at, change)
             }
+            Kind::Connect if self.outside.is_some() && self.rng.once_in(2) => self.meet_outside(at),
             Kind::Connect => {
                 let peer = self.other(at);
                 if self.connected(at, peer) { Ok(()) } else { self.connect(at, peer) }
@@ -76,7 +79,8 @@ impl World {
                 if node.made && node.damage.is_empty() && !matches!(node.life, Life::Recovering(_)) {
                     let (fs, blobs) = (node.host.fs.copied(), node.host.blobs.clone());
                     let appended = node.host.appended.clone();
-                    node.backup = Some(Backup { fs, blobs, appended });
+                    let plan = node.replica().map(Replica::backup_plan);
+                    node.backup = Some(Backup { fs, blobs, appended, plan });
                 }
                 Ok(())
             }
@@ -95,7 +99,8 @@ impl World {
     /// One of the nodes that write: there may be one too many.
     fn writer(&mut self) -> usize {
         let writers: Vec<usize> = (0..self.nodes.len()).filter(|at| self.nodes[*at].writes).collect();
-        writers[self.rng.index(writers.len())]
+        // A restored writer refuses until it is fenced.
+        if writers.is_empty() { 0 } else { writers[self.rng.index(writers.len())] }
     }
 
     fn key(&mut self) -> Key {
@@ -234,12 +239,14 @@ impl World {
 
     pub(super) fn members(&mut self, at: usize, change: MembersChange) -> Judged {
         let now = self.nodes[at].now(self.time_ns);
-        if let Some(replica) = self.nodes[at].replica_mut() {
-            replica.handle_members(now, change);
-            self.step(8, at, 0);
-            self.after(at)?;
+        if self.nodes[at].replica().is_none() {
+            return Ok(());
         }
-        Ok(())
+        let lives = self.lives(at, &change);
+        let request = self.nodes[at].replica_mut().expect("it serves").handle_members(now, change);
+        self.nodes[at].changing.insert(request, lives);
+        self.step(8, at, 0);
+        self.after(at)
     }
 
     /// Starts every node that is down, and recovers those that halted.
@@ -296,6 +303,7 @@ impl World {
     /// The process of a node ends; with it the machine, if `power` is cut.
     pub(super) fn stop(&mut self, at: usize, power: bool) {
         self.break_all(at);
+        self.outside_loses(at);
         let node = &mut self.nodes[at];
         if matches!(node.life, Life::Recovering(_)) && node.made {
             node.host.counts.add(Fault::CrashInRecovery);
@@ -305,6 +313,10 @@ impl World {
         }
         node.halted = false;
         node.closed = false;
+        // Whether a change that was under way is stored is uncertain.
+        for (name, _) in std::mem::take(&mut node.changing).into_values().flatten() {
+            node.removed.remove(&name);
+        }
         node.paused.clear();
         node.closing.clear();
         if power {
@@ -423,6 +435,8 @@ impl World {
                 Ok(())
             }
             Fault::RestoredBackup => self.restored_backup(at),
+            Fault::Restore => self.restore(at),
+            Fault::Reseed => self.reseed(at),
             Fault::WipedDisk => self.wiped_disk(at),
             Fault::SecondOpener => self.second_opener(at),
             Fault::WrongMembers => {
@@ -452,6 +466,7 @@ impl World {
             | Fault::Split
             | Fault::CrashInRecovery
             | Fault::RecoverInPlace
+            | Fault::RemovedMember
             | Fault::LapsedMember => unreachable!("{fault:?} comes by itself"),
         }
     }

@@ -8,6 +8,9 @@ use crate::model::Mirror;
 use crate::node::{Claim, Life, Node};
 use crate::rng::Rng;
 use strandline_core::journal::command::FileName;
+use strandline_core::lifecycle::backup::{BackupFile, restored_current};
+use strandline_core::lifecycle::recovery::Reseeded;
+use strandline_core::seed::Seed;
 
 /// Most nodes, those that people add by mistake included.
 const NODES_MAX: usize = 5;
@@ -25,6 +28,70 @@ impl World {
         node.host.appended = backup.appended;
         self.regress(at);
         self.start(at)
+    }
+
+    /// A backup is put back by `restore`: what was durable then, as another life. Whoever wrote may not
+    /// write before it is fenced.
+    pub(super) fn restore(&mut self, at: usize) -> Judged {
+        let backup = self.nodes[at].backup.clone();
+        let Some((plan, backup)) = backup.and_then(|backup| Some((backup.plan.clone()?, backup))) else {
+            return Ok(());
+        };
+        let seed = self.seed(at);
+        let current = restored_current(&plan.current, &seed).expect("it was encoded");
+        let mut fs = Fs::default();
+        for BackupFile { file, bytes, optional } in &plan.files {
+            let name = Name::File(*file);
+            let Some(length) = backup.fs.bytes(name) else {
+                assert!(*optional, "a file of the plan is there");
+                continue;
+            };
+            let most = bytes.map_or(length, |bytes| usize::try_from(bytes).expect("a small file"));
+            let mut content = backup.fs.read(name, 0, most).expect("it is there");
+            content.resize(length, 0);
+            fs.put_durable(*file, &content);
+        }
+        fs.put_durable(FileName::Current, &current);
+        self.count(Fault::Restore);
+        self.stop(at, false);
+        let node = &mut self.nodes[at];
+        node.host.fs = fs;
+        node.host.blobs = backup.blobs;
+        node.rotten.extend(node.rotted.iter().copied());
+        // What is not durable in it is not part of it; damage to its end must be judged by what is.
+        node.host.appended = backup.appended;
+        node.writes = false;
+        node.made = true;
+        self.regress(at);
+        self.nodes[at].restored = Some((plan.tail_digest, plan.incarnation));
+        self.start(at)
+    }
+
+    /// A person throws the history of a follower away: another life of it begins with nothing.
+    pub(super) fn reseed(&mut self, at: usize) -> Judged {
+        let current = Name::File(FileName::Current);
+        let node = &self.nodes[at];
+        let there = node.host.fs.copied().read(current, 0, usize::MAX);
+        let (Some(bytes), false) = (there, node.writes || node.twin) else { return Ok(()) };
+        let seed = self.seed(at);
+        let Ok(reseeded) = Reseeded::of(&bytes, &seed) else { return Ok(()) };
+        self.count(Fault::Reseed);
+        self.stop(at, false);
+        let node = &mut self.nodes[at];
+        node.host.fs = Fs::default();
+        node.host.fs.put_durable(FileName::Current, &reseeded.current);
+        node.host.appended.clear();
+        node.made = true;
+        node.epoch = 0;
+        self.regress(at);
+        self.start(at)
+    }
+
+    fn seed(&mut self, at: usize) -> Seed {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.rng.next().to_be_bytes());
+        seed[8..16].copy_from_slice(&(at as u64).to_be_bytes());
+        Seed::new(seed)
     }
 
     /// A follower loses its disk. A writer that is made anew is another writer: `two-writers`.
@@ -116,6 +183,10 @@ impl World {
         node.regressed = true;
         node.damage.clear();
         node.pending.clear();
+        node.restored = None;
+        // Its members are those of then.
+        node.removed.clear();
+        node.changing.clear();
         node.mirror = Mirror::default();
         let highest = node.claim.highest;
         node.claim = Claim { highest, ..Claim::default() };

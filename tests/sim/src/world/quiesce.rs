@@ -44,6 +44,7 @@ impl World {
         }
         self.agreed()?;
         self.mended()?;
+        self.outside_agrees()?;
         for at in 0..self.nodes.len() {
             self.look(at)?;
         }

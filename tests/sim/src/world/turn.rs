@@ -4,6 +4,7 @@ use super::{Judged, Violation, World};
 use crate::fault::Fault;
 use crate::node::Life;
 use crate::rng::Choose;
+use strandline_core::id::LinkId;
 use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::recovery::NotRecovered;
 use strandline_core::machine::{Machine, Next, drain};
@@ -17,6 +18,7 @@ enum Turn {
     Told(u64),
     Deadline,
     Close,
+    Outside(LinkId),
 }
 
 impl World {
@@ -31,6 +33,9 @@ impl World {
     /// As [`World::tick`], without letting time pass for nothing. False if nobody can do anything.
     pub(super) fn tick_now(&mut self) -> Result<bool, Violation> {
         self.time_ns += self.rng.below(200_000);
+        if self.outside.is_some() && self.rng.once_in(4) && self.outside_turn()? {
+            return Ok(true);
+        }
         let first = self.rng.index(self.nodes.len());
         for next in 0..self.nodes.len() {
             let at = (first + next) % self.nodes.len();
@@ -39,7 +44,7 @@ impl World {
                 return Ok(true);
             }
         }
-        Ok(false)
+        self.outside_turn()
     }
 
     fn pick(&mut self, at: usize) -> Option<Turn> {
@@ -49,7 +54,7 @@ impl World {
             Life::Recovering(_) => (false, node.slow_until_ns > self.time_ns),
             Life::Up(_) => (true, node.slow_until_ns > self.time_ns),
         };
-        let mut turns: [Option<Turn>; 6] = [None; 6];
+        let mut turns: [Option<Turn>; 7] = [None; 7];
         turns[0] = (!slow && node.host.busy()).then_some(Turn::Effect);
         turns[1] = (!slow && !node.host.answers.is_empty()).then_some(Turn::Answer);
         if serves {
@@ -64,6 +69,7 @@ impl World {
             turns[3] = self.untold(at).map(Turn::Told);
             turns[4] = (self.due(at) || self.rng.once_in(256)).then_some(Turn::Deadline);
             turns[5] = (!self.nodes[at].closing.is_empty()).then_some(Turn::Close);
+            turns[6] = self.outside_sends(at).map(Turn::Outside);
         }
         let can = turns.iter().flatten().count();
         if can == 0 {
@@ -87,6 +93,7 @@ impl World {
             }
             Turn::Answer => self.hand_in(at),
             Turn::Bytes(id, direction) => self.deliver(id, direction),
+            Turn::Outside(link) => self.deliver_from_outside(at, link),
             Turn::Told(id) => self.tell_broken(at, id),
             Turn::Deadline => {
                 let now = self.nodes[at].now(self.time_ns);

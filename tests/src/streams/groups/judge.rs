@@ -125,7 +125,7 @@ impl Judge {
         let dead =
             |id: EventId| data.is_some_and(|data| data.dead.letters.values().any(|letter| letter.id == id));
         let owed = |(number, fate): &(&u64, &Fate)| {
-            !fate.processed && !fate.excused && !(dead(fate.id) || self.gave_up.contains(number))
+            !(fate.processed || fate.excused || dead(fate.id) || self.gave_up.contains(number))
         };
         let (number, fate) = self.fates.iter().find(owed)?;
         Some(format!("event {number} at {} was neither processed nor told as missing", fate.id))

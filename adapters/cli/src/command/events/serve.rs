@@ -4,6 +4,7 @@ use super::status;
 use crate::entropy;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::topics::report;
 use axum::Router;
 use axum::routing::get;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use strandline_core::coverage::{HubConfig, HubLimits};
 use strandline_core::id::Run;
 use strandline_http::events::{Events, Options};
+use strandline_http::ops::hub_router;
 use strandline_hub::{Driver, HandleOptions, HubHandle, NoBackend};
 use strandline_redis_hub::{HubNames, RedisBackend, RedisOptions};
 use tokio::net::TcpListener;
@@ -27,9 +29,19 @@ pub(super) struct Args {
     /// Share topics with other instances over this Redis or Valkey. Without it they live in this process.
     #[arg(long, env = "STRANDLINE_REDIS", value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
+    /// Share topics over a Redis Cluster: some of its masters. Each topic lives on the master of its slot.
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "redis")]
+    redis_cluster: Vec<String>,
     /// The names of this installation at the server.
-    #[arg(long, default_value = "strandline", requires = "redis")]
+    #[arg(long, default_value = "strandline")]
     namespace: String,
+    /// Events of each topic that the server keeps for those whom no buffer reaches, as an instance that has
+    /// just started; 0 keeps none.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    history_events_max: u64,
+    /// Pages of this origin, as https://app.example, may publish too; those of other sites may not.
+    #[arg(long = "publish-origin", value_name = "ORIGIN")]
+    publish_origins: Vec<String>,
     /// Events that each topic keeps for those who come back.
     #[arg(long, value_name = "N", default_value_t = HubLimits::default().buffer.events_max)]
     buffer_events_max: usize,
@@ -54,11 +66,13 @@ pub(super) async fn run(args: &Args, output: Output) -> Result<(), Failure> {
     let (told, told_driver) = HubHandle::in_process(Run(1), entropy::random()?);
     let running = [driver, told_driver].map(|driver| tokio::spawn(driver.run(tokio::time::sleep)));
     let teller = tokio::spawn(status::tell(hub.clone(), told.clone()));
-    let events = Events::new(hub.clone(), Options::default());
+    let options = Options { publish_origins: args.publish_origins.clone(), ..Options::default() };
+    let events = Events::new(hub.clone(), options);
     // The page's hub is its own, so that it does not count itself; nobody else publishes to it.
     let watched = Events::guarded(told.clone(), Options::default(), status::ReadOnly);
     let router =
-        Router::new().route("/", get(status::page)).merge(events.router()).nest("/status", watched.router());
+        Router::new().route("/", get(status::page)).merge(events.router()).merge(hub_router(hub.clone()));
+    let router = router.nest("/status", watched.router());
     let failed = |e: std::io::Error| {
         Failure::peer(format!("cannot listen for HTTP on {}: {e}", args.listen))
             .advise("name an address of this machine that is free")
@@ -104,30 +118,19 @@ fn hub(args: &Args) -> Result<(HubHandle, Driver), Failure> {
     };
     let (options, seed) =
         (HandleOptions { report: Box::new(report), ..HandleOptions::default() }, entropy::random()?);
-    let Some(url) = &args.redis else {
-        let config = HubConfig { limits, ..HubConfig::minted() };
-        return Ok(HubHandle::new(config, options, NoBackend, Run(1), seed));
-    };
     let names = HubNames::new(&args.namespace).map_err(|bad| Failure::usage(bad.to_string()))?;
-    let backend = RedisBackend::new(url, &RedisOptions::new(names))
-        .map_err(|e| Failure::usage(format!("expected the URL of a Redis server: {e}")))?;
-    let config = HubConfig { limits, ..HubConfig::broker() };
+    let server = RedisOptions { history_events_max: args.history_events_max, ..RedisOptions::new(names) };
+    let backend = match (&args.redis, &args.redis_cluster[..]) {
+        (Some(url), _) => RedisBackend::new(url, &server),
+        (None, [_, ..]) => RedisBackend::cluster(&args.redis_cluster, &server),
+        (None, []) => {
+            let config = HubConfig { limits, ..HubConfig::minted() };
+            return Ok(HubHandle::new(config, options, NoBackend, Run(1), seed));
+        }
+    };
+    let backend = backend.map_err(|e| Failure::usage(format!("expected the URL of a Redis server: {e}")))?;
+    let config = HubConfig { limits, history: args.history_events_max > 0, ..HubConfig::broker() };
     Ok(HubHandle::new(config, options, backend, Run(1), seed))
-}
-
-fn report(_hub: &HubHandle, event: &strandline_core::coverage::Event) {
-    use strandline_core::coverage::Event;
-    match event {
-        Event::Refused { topic, reason } => tracing::info!(%topic, reason = reason.label(), "resume refused"),
-        Event::CoverageLost { topic, reason } => {
-            tracing::warn!(%topic, reason = reason.label(), "coverage lost");
-        }
-        Event::SubscriptionEnded { topic, reason } => {
-            tracing::info!(%topic, reason = reason.label(), "subscription ended");
-        }
-        Event::Slow { topic, .. } => tracing::info!(%topic, "a subscriber is slow"),
-        Event::Ready(_) | Event::Published { .. } => {}
-    }
 }
 
 /// The signals that end it.

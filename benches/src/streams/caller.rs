@@ -1,0 +1,244 @@
+//! One caller: an operation of ours, or the plain commands it stands for.
+
+use super::server::RedisServer;
+use redis::aio::MultiplexedConnection;
+use std::error::Error;
+use strandline_core::stream::contract::GroupContract;
+use strandline_core::stream::filter::Filter;
+use strandline_core::stream::op::{Condition, Nonce};
+use strandline_core::stream::reply::Told;
+use strandline_core::stream::retention::Settings;
+use strandline_core::stream::{
+    ConsumerName, Event, EventId, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, Verb,
+};
+use strandline_embedded::Embedded;
+use strandline_redis::{ANSWER_MS_DEFAULT, Address, Connection, Names, Server};
+
+/// Bytes of a payload.
+const PAYLOAD_BYTES: usize = 200;
+/// Events of one read.
+const BATCH: u32 = 10;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Publish,
+    Once,
+    Consume,
+}
+
+impl Work {
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Once => "add_once",
+            Self::Consume => "consume+ack of 10",
+        }
+    }
+
+    pub(super) const fn plain_words(self) -> &'static str {
+        match self {
+            Self::Publish | Self::Once => "XADD MAXLEN = 1000",
+            Self::Consume => "XREADGROUP and XACK",
+        }
+    }
+}
+
+enum Way {
+    Ours(Box<Server<Connection>>),
+    Plain(MultiplexedConnection),
+    Embedded(Embedded),
+}
+
+/// Somebody who calls again and again.
+pub(super) struct Caller {
+    way: Way,
+    work: Work,
+    handle: Handle,
+    group: GroupName,
+    consumer: ConsumerName,
+    number: usize,
+    calls: u64,
+}
+
+fn handle(name: &str, settings: Settings) -> Handle {
+    let wanted = settings.wanted().expect("settings");
+    Handle::new(StreamName::new(name).expect("a name"), wanted, Layout::Tagged).expect("a name")
+}
+
+fn event() -> Event {
+    Event::new("created", vec![b'x'; PAYLOAD_BYTES]).expect("small")
+}
+
+fn plain_add(key: &str, bound: bool) -> redis::Cmd {
+    let mut command = redis::cmd("XADD");
+    command.arg(key);
+    if bound {
+        command.arg("MAXLEN").arg("=").arg(1000);
+    }
+    command.arg("*").arg("n").arg("created").arg("p").arg(vec![b'x'; PAYLOAD_BYTES]);
+    command
+}
+
+fn names() -> Names {
+    Names::tagged_below("bench").expect("a name")
+}
+
+/// Fills the two streams that are consumed.
+pub(super) async fn fill(server: &RedisServer, events: u64) -> Result<(), Box<dyn Error>> {
+    let client = server.client();
+    let mut ours = Caller {
+        way: Way::Ours(Box::new(Address::of_client(&client).server(names(), ANSWER_MS_DEFAULT).await?)),
+        work: Work::Consume,
+        handle: handle("consumed", Settings::new().unbounded()),
+        group: GroupName::new("none")?,
+        consumer: ConsumerName::new("none")?,
+        number: 0,
+        calls: 0,
+    };
+    ours.ask(Verb::Open).await;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    let [log, ..] = names().tagged(&StreamName::new("consumed")?).generation(1);
+    for _ in 0..events / 1000 {
+        let mut pipe = redis::pipe();
+        for _ in 0..1000 {
+            pipe.add_command(plain_add(&log, false)).ignore();
+            pipe.add_command(plain_add("plain-consumed", false)).ignore();
+        }
+        pipe.query_async::<()>(&mut connection).await?;
+    }
+    Ok(())
+}
+
+impl Caller {
+    /// Callers on connections of their own, `each` on every one.
+    pub(super) async fn on_redis(
+        work: Work,
+        ours: bool,
+        server: &RedisServer,
+        connections: usize,
+        each: usize,
+        number: usize,
+    ) -> Vec<Self> {
+        let client = server.client();
+        let group = GroupName::new(format!("g{number}-{connections}-{each}")).expect("a name");
+        let mut callers = Vec::new();
+        for connection in 0..connections {
+            let plain = client.get_multiplexed_async_connection().await.expect("the server answers");
+            let server = Address::of_client(&client).server(names(), ANSWER_MS_DEFAULT).await;
+            let server = server.expect("the server answers");
+            for caller in 0..each {
+                let number = (number * connections + connection) * each + caller;
+                let handle = match work {
+                    Work::Publish | Work::Once => handle("published", Settings::new()),
+                    Work::Consume => handle("consumed", Settings::new()),
+                };
+                let way = if ours { Way::Ours(Box::new(server.clone())) } else { Way::Plain(plain.clone()) };
+                let consumer = ConsumerName::new(format!("c{number}")).expect("a name");
+                callers.push(Self { way, work, handle, group: group.clone(), consumer, number, calls: 0 });
+            }
+        }
+        for (at, caller) in callers.iter_mut().enumerate() {
+            caller.prepare(at == 0).await;
+        }
+        callers
+    }
+
+    pub(super) fn on_embedded(embedded: &Embedded, callers: usize) -> Vec<Self> {
+        let caller = |number| Self {
+            way: Way::Embedded(embedded.clone()),
+            work: Work::Publish,
+            handle: handle("published", Settings::new()),
+            group: GroupName::new("none").expect("a name"),
+            consumer: ConsumerName::new("none").expect("a name"),
+            number,
+            calls: 0,
+        };
+        (0..callers).map(caller).collect()
+    }
+
+    /// Binds, and makes the group.
+    async fn prepare(&mut self, first: bool) {
+        if let Way::Plain(connection) = &mut self.way {
+            if let (Work::Consume, true) = (self.work, first) {
+                let mut create = redis::cmd("XGROUP");
+                create.arg("CREATE").arg("plain-consumed").arg(self.group.as_str()).arg("0");
+                create.query_async::<()>(connection).await.expect("the group is new");
+            }
+            return;
+        }
+        self.ask(Verb::Open).await;
+        if let Work::Consume = self.work {
+            let contract =
+                GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 20_000 };
+            self.ask(Verb::GroupOpen { group: self.group.clone(), contract, settled: None }).await;
+        }
+    }
+
+    async fn ask(&mut self, verb: Verb) -> Told {
+        self.calls += 1;
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&self.calls.to_be_bytes());
+        nonce[8..].copy_from_slice(&(self.number as u64).to_be_bytes());
+        let op = self.handle.op(verb, Nonce(nonce));
+        let outcome = match &mut self.way {
+            Way::Ours(server) => server.apply(&op).await,
+            Way::Embedded(embedded) => embedded.apply(op.clone()).await,
+            Way::Plain(_) => unreachable!("it has commands of its own"),
+        };
+        let Outcome::Answered { result, .. } = outcome else { panic!("the server answers") };
+        self.handle.answered(&op.verb, &result);
+        result.expect("it is allowed").told
+    }
+
+    /// One call; how many events it was about.
+    pub(super) async fn call(&mut self) -> u64 {
+        if let Way::Plain(connection) = &mut self.way {
+            return match self.work {
+                Work::Publish | Work::Once => {
+                    let add = plain_add("plain-published", true);
+                    add.query_async::<String>(connection).await.expect("the server answers");
+                    1
+                }
+                Work::Consume => plain_consume(connection, &self.group, &self.consumer).await,
+            };
+        }
+        match self.work {
+            Work::Publish => {
+                self.ask(Verb::Add { event: event(), condition: Condition::Always }).await;
+                1
+            }
+            Work::Once => {
+                let key = OnceKey::new(format!("{}-{}", self.number, self.calls)).expect("short");
+                self.ask(Verb::AddOnce { key, event: event() }).await;
+                1
+            }
+            Work::Consume => {
+                let (group, consumer) = (self.group.clone(), self.consumer.clone());
+                let read = Verb::GroupRead { group: group.clone(), consumer, events_max: BATCH };
+                let Told::Entries(entries) = self.ask(read).await else { panic!("entries") };
+                let ids: Vec<EventId> = entries.iter().map(|entry| entry.id).collect();
+                let count = ids.len() as u64;
+                self.ask(Verb::GroupAck { group, ids: Ids::new(ids).expect("few") }).await;
+                count
+            }
+        }
+    }
+}
+
+async fn plain_consume(
+    connection: &mut MultiplexedConnection,
+    group: &GroupName,
+    consumer: &ConsumerName,
+) -> u64 {
+    let mut read = redis::cmd("XREADGROUP");
+    read.arg("GROUP").arg(group.as_str()).arg(consumer.as_str()).arg("COUNT").arg(BATCH);
+    read.arg("STREAMS").arg("plain-consumed").arg(">");
+    type Entries = Vec<(String, Vec<(String, Vec<Vec<u8>>)>)>;
+    let found: Option<Entries> = read.query_async(connection).await.expect("the server answers");
+    let ids: Vec<String> =
+        found.into_iter().flatten().flat_map(|(_, entries)| entries).map(|(id, _)| id).collect();
+    let mut ack = redis::cmd("XACK");
+    ack.arg("plain-consumed").arg(group.as_str()).arg(if ids.is_empty() { vec!["0-1".into()] } else { ids });
+    ack.query_async(connection).await.expect("the server answers")
+}
