@@ -111,6 +111,29 @@ fn a_member_too_long_behind_lapses() {
 }
 
 #[test]
+fn a_clock_that_steps_backwards_takes_nothing_back() {
+    let config = ReplicaConfig { member_lag_ms_max: Some(100_000), ..small_config() };
+    let (mut cluster, a, b) = asleep(config);
+    write(&mut cluster, a, 1);
+    cluster.pass(60_000);
+    let (late, lag_ms) = (cluster.now, cluster.replica(a).status().members[0].lag_ms);
+    assert!(lag_ms > 0 && lag_ms < 100_000, "{lag_ms}");
+    // Back to before the member fell asleep: time stands still until the clock has caught up.
+    cluster.now.mono.0 -= 50_000_000_000;
+    cluster.now.wall.0 -= 50_000;
+    write(&mut cluster, a, 1);
+    assert_eq!(cluster.replica(a).status().tail, v(12), "writes go on");
+    assert_eq!(cluster.replica(a).status().members[0].lag_ms, lag_ms);
+    cluster.connect(a, b).expect("connects");
+    cluster.settle();
+    assert_eq!(cluster.replica(b).status().tail, v(12), "repair, too");
+    cluster.now = late;
+    cluster.pass(1_000);
+    assert_eq!(cluster.replica(a).status().members[0].lag_ms, 0);
+    assert_eq!(state(&mut cluster, a), "active");
+}
+
+#[test]
 fn a_lapsed_member_is_repaired_and_counts_again_only_once_it_is_another_life() {
     let (mut cluster, a, b) = asleep(ReplicaConfig { member_lag_bytes_max: Some(2_000), ..small_config() });
     write(&mut cluster, a, 200);
