@@ -27,13 +27,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Share topics with other instances over this Redis or Valkey. Without it they live in this process.
-    #[arg(long, env = "STRANDLINE_REDIS", value_name = "URL", hide_env_values = true)]
+    #[arg(long, env = "STRANDLINE_REDIS", value_name = "URL", hide_env_values = true, group = "server")]
     redis: Option<String>,
     /// Share topics over a Redis Cluster: some of its masters. Each topic lives on the master of its slot.
-    #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "redis")]
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "redis", group = "server")]
     redis_cluster: Vec<String>,
     /// The names of this installation at the server.
-    #[arg(long, default_value = "strandline")]
+    #[arg(long, default_value = "strandline", requires = "server")]
     namespace: String,
     /// Events of each topic that the server keeps for those whom no buffer reaches, as an instance that has
     /// just started; 0 keeps none.
