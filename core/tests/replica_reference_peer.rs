@@ -244,6 +244,34 @@ fn blobs_that_cannot_be_sent_are_a_verdict() {
 }
 
 #[test]
+fn a_snapshot_goes_when_none_of_its_blobs_is_missing_not_when_one_less_is() {
+    let (first, second) = (BlobKey([3; 32]), BlobKey([4; 32]));
+    for superseded in ["one", "two"] {
+        let mut cluster = Cluster::new(1);
+        let a = cluster.add("a", true, small_config());
+        cluster.mutate(a, &[put("one", first), put("two", second)]).expect("accepted");
+        cluster.settle();
+        let now = cluster.now;
+        let request = cluster.replica(a).handle_members(now, MembersChange::Clear);
+        assert_eq!(cluster.done(a, request), Done::Members);
+        let request = cluster.replica(a).handle_compact(now, None);
+        assert!(matches!(cluster.done(a, request), Done::Compacted(_)));
+        let mut peer = source(&mut cluster, a);
+        peer.ack(&mut cluster, Version::ZERO);
+        assert_eq!(peer.settled(&mut cluster), []);
+        // Of the two that are missing one is needed no more.
+        cluster.mutate(a, &[delete(superseded)]).expect("accepted");
+        assert_eq!(peer.settled(&mut cluster), [], "{superseded}: the other record has no blob");
+        let missing = Some(Verdict::Unknown { reason: PairReason::BlobMissing });
+        assert_eq!(peer.status(&mut cluster).verdict, missing);
+        let other = if superseded == "one" { "two" } else { "one" };
+        cluster.mutate(a, &[delete(other)]).expect("accepted");
+        let heard = peer.settled(&mut cluster);
+        assert_eq!(heard, [Message::Snapshot(Snapshot { watermark: at(2), records: Vec::new() })]);
+    }
+}
+
+#[test]
 fn blobs_asked_for_are_put_and_foreign_keys_ignored() {
     let (mut cluster, a) = authority(small_config());
     let mut peer = source(&mut cluster, a);

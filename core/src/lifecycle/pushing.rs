@@ -13,7 +13,7 @@ use crate::verdict::Verdict;
 use crate::wire::blob::{BlobMessage, PeerKey};
 use crate::wire::message::{Message, encode};
 use crate::wire::repair::{Batch, Snapshot};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// How many keys are looked at for one announcement.
@@ -25,14 +25,15 @@ pub(super) struct Push {
     frame: Pushed,
     /// Not read yet.
     blobs: Vec<BlobKey>,
-    /// A blob that the first record needs and that cannot be sent.
-    stuck: Option<(BlobKey, PairReason)>,
+    /// The blobs that a record of the frame needs and that cannot be sent. A snapshot may need any number
+    /// of them; it goes when there is none.
+    stuck: BTreeMap<BlobKey, PairReason>,
 }
 
 impl Push {
     /// Whether it waits for a blob that cannot be sent.
-    pub(super) const fn is_stuck(&self) -> bool {
-        self.stuck.is_some()
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.stuck.is_empty()
     }
 }
 
@@ -51,44 +52,37 @@ impl Pushed {
         }
     }
 
-    /// Leaves out what a later durable record supersedes of what needs `key`. Whether that leaves
-    /// anything to send; `Err` if the blob is still needed by the very first record, or by a snapshot.
-    fn without(&mut self, shared: &Shared, key: BlobKey) -> Result<Left, ()> {
+    /// Leaves out what a later durable record supersedes of what needs one of `stuck`, and of a batch what
+    /// comes after the first record: that may go once the rest is there.
+    fn without(&mut self, shared: &Shared, stuck: &BTreeMap<BlobKey, PairReason>) -> Left {
+        let needs = |record: &Record| blob_of(record).is_some_and(|blob| stuck.contains_key(&blob));
         let superseded = |record: &Record| {
-            blob_of(record) == Some(key)
+            needs(record)
                 && shared.views.visible(&record.key).is_some_and(|entry| entry.version > record.version)
         };
-        let needs = |record: &Record| blob_of(record) == Some(key);
         match self {
-            Self::Snapshot(snapshot) => {
-                snapshot.records.retain(|record| !superseded(record));
-                if snapshot.records.iter().any(needs) { Err(()) } else { Ok(Left::Something) }
-            }
+            Self::Snapshot(snapshot) => snapshot.records.retain(|record| !superseded(record)),
             Self::Batch(batch) => {
                 let last = batch.records.last().map_or(batch.from, |record| record.version);
                 batch.records.retain(|record| !superseded(record));
-                match batch.records.iter().position(needs) {
-                    Some(0) => return Err(()),
-                    Some(first) => {
-                        batch.records.truncate(first);
-                        batch.more = true;
-                    }
-                    None => {}
+                if let Some(later) = batch.records.iter().skip(1).position(needs) {
+                    batch.records.truncate(later + 1);
+                    batch.more = true;
                 }
-                batch.to = batch.records.last().map_or(batch.from, |record| record.version);
-                Ok(if batch.records.is_empty() { Left::Nothing { last } } else { Left::Something })
+                let Some(record) = batch.records.last() else { return Left::Nothing { last } };
+                batch.to = record.version;
             }
         }
+        Left::Something
     }
 }
 
 /// What is left of a frame.
 enum Left {
+    /// Records, of which some may still need blobs that cannot be sent.
     Something,
     /// All its records, up to this one, were superseded.
-    Nothing {
-        last: Version,
-    },
+    Nothing { last: Version },
 }
 
 impl Session {
@@ -96,7 +90,7 @@ impl Session {
     pub(super) fn push(&mut self, shared: &mut Shared, frame: Pushed) {
         let blobs: BTreeSet<BlobKey> = frame.records().iter().filter_map(blob_of).collect();
         let blobs = blobs.into_iter().rev().collect();
-        self.source = Source::Pushing(Push { frame, blobs, stuck: None });
+        self.source = Source::Pushing(Push { frame, blobs, stuck: BTreeMap::new() });
         self.pump_push(shared);
     }
 
@@ -112,7 +106,7 @@ impl Session {
             self.pushed.insert(key);
             reads.push(key);
         }
-        let done = push.blobs.is_empty() && self.pushed.is_empty() && push.stuck.is_none();
+        let done = push.blobs.is_empty() && self.pushed.is_empty() && push.stuck.is_empty();
         for key in reads {
             self.read_whole(shared, key, None);
         }
@@ -153,42 +147,48 @@ impl Session {
     /// A blob that a record of the frame needs cannot be sent.
     pub(super) fn push_failed(&mut self, shared: &mut Shared, key: BlobKey, reason: PairReason) {
         self.pushed.remove(&key);
+        if let Source::Pushing(push) = &mut self.source {
+            push.stuck.insert(key, reason);
+            self.reconsider_push(shared);
+        }
+    }
+
+    /// Tries again with the blobs that could not be sent; after one was stored only with that one.
+    pub(super) fn push_again(&mut self, shared: &mut Shared, stored: Option<BlobKey>) {
         let Source::Pushing(push) = &mut self.source else { return };
-        match push.frame.without(shared, key) {
-            Err(()) => {
-                push.stuck = Some((key, reason));
-                self.give_verdict(shared, Verdict::Unknown { reason });
-            }
-            Ok(Left::Something) => {
-                push.stuck = push.stuck.filter(|(stuck, _)| *stuck != key);
+        let before = push.blobs.len();
+        match stored {
+            Some(key) => push.blobs.extend(push.stuck.remove(&key).map(|_| key)),
+            None => push.blobs.extend(core::mem::take(&mut push.stuck).into_keys()),
+        }
+        if push.blobs.len() > before {
+            self.pump_push(shared);
+        }
+    }
+
+    /// Goes on without what need not wait for the blobs that cannot be sent: what is superseded, which more
+    /// may be whenever more is durable.
+    pub(super) fn reconsider_push(&mut self, shared: &mut Shared) {
+        let Source::Pushing(push) = &mut self.source else { return };
+        if push.stuck.is_empty() {
+            return;
+        }
+        match push.frame.without(shared, &push.stuck) {
+            Left::Something => {
                 let needed: BTreeSet<BlobKey> = push.frame.records().iter().filter_map(blob_of).collect();
                 push.blobs.retain(|blob| needed.contains(blob));
+                push.stuck.retain(|blob, _| needed.contains(blob));
+                if let Some(reason) = push.stuck.values().next().copied() {
+                    self.give_verdict(shared, Verdict::Unknown { reason });
+                }
                 self.pump_push(shared);
             }
-            Ok(Left::Nothing { last }) => {
+            Left::Nothing { last } => {
                 self.skipped = last;
                 self.pushed.clear();
                 self.source = Source::Idle;
                 self.pump_source(shared);
             }
-        }
-    }
-
-    /// Tries again with the blob that could not be sent; after one was stored only if it is that one.
-    pub(super) fn push_again(&mut self, shared: &mut Shared, stored: Option<BlobKey>) {
-        let Source::Pushing(push) = &mut self.source else { return };
-        if let Some((key, _)) = push.stuck.take_if(|(key, _)| stored.is_none_or(|stored| stored == *key)) {
-            push.blobs.push(key);
-            self.pump_push(shared);
-        }
-    }
-
-    /// More is durable: what is waited for may be superseded by now.
-    pub(super) fn reconsider_push(&mut self, shared: &mut Shared) {
-        if let Source::Pushing(push) = &self.source
-            && let Some((key, reason)) = push.stuck
-        {
-            self.push_failed(shared, key, reason);
         }
     }
 
