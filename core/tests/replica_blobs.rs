@@ -660,3 +660,39 @@ fn a_record_that_a_cut_brought_back_says_that_its_blob_was_collected() {
     cluster.pass(60_000);
     assert!(cluster.replica(a).blob_pending(&key("k")), "the older record is seen, and its blob is gone");
 }
+
+#[test]
+fn a_record_that_a_lost_end_brought_back_says_that_its_blob_was_collected() {
+    for compacted in [false, true] {
+        let mut cluster = Cluster::new(3);
+        let a = cluster.add("a", true, small_config());
+        let first = cluster.put(a, "k", b"before").version;
+        cluster.settle();
+        let kept = cluster.nodes[a].host.disk.clone();
+        cluster.put(a, "k", b"after");
+        cluster.settle();
+        let now = cluster.now;
+        let request = cluster.replica(a).handle_members(now, MembersChange::Clear);
+        assert_eq!(cluster.done(a, request), Done::Members);
+        let done = collect(&mut cluster, a, NOW);
+        assert!(matches!(&done, Done::Collected(found) if found.keys == [blob_key(b"before")]), "{done:?}");
+        if compacted {
+            let now = cluster.now;
+            let request = cluster.replica(a).handle_compact(now, Some(first));
+            let done = cluster.done(a, request);
+            assert!(matches!(&done, Done::Compacted(done) if done.floor == first), "{done:?}");
+        }
+        cluster.kill(a);
+        // Nothing of the last batch is there, as if it had never come: the journal ends well before it.
+        let whole = kept.files[&FileName::Segment(SegmentNumber(1))].cache.clone();
+        cluster.nodes[a].host.disk.damage(1, |bytes| {
+            let end = bytes.iter().zip(&whole).position(|(now, then)| now != then).expect("a batch more");
+            bytes[end..].fill(0);
+        });
+        cluster.restart(a);
+        cluster.settle();
+        cluster.pass(60_000);
+        assert_eq!(cluster.replica(a).status().tail, first);
+        assert!(cluster.replica(a).blob_pending(&key("k")), "compacted: {compacted}");
+    }
+}

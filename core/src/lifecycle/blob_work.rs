@@ -38,12 +38,12 @@ impl Shared {
 
     /// Whether a start would have to look for what is missing: no entry of the journal says it of all.
     pub(super) fn wanting(&self) -> bool {
-        self.wanted.len() > 0 || self.wanted.unlooked().is_some() || self.is_looking_for_damage()
+        self.wanted.len() > 0 || self.wanted.unlooked().is_some() || self.may_lose_blobs()
     }
 
-    /// Whether a blob that is stored now may be found damaged, and be set aside, at any moment.
-    pub(super) fn is_looking_for_damage(&self) -> bool {
-        self.scrubbing.is_some() || !self.doubts.is_empty()
+    /// Whether a blob that is stored now may be removed, or found damaged and set aside, at any moment.
+    pub(super) fn may_lose_blobs(&self) -> bool {
+        self.scrubbing.is_some() || self.collection.is_some() || !self.doubts.is_empty()
     }
 
     /// A link leaves a blob that came in part.

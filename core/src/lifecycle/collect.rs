@@ -6,7 +6,7 @@ use super::api::{Collect, Collected, Done, Event, NAMED_KEYS_MAX, RequestError, 
 use super::blob_work::BlobPurpose;
 use super::command::{BlobCommand, ListedBlob, RemovedBlobs};
 use super::membership::MemberState;
-use super::shared::{Purpose, Shared};
+use super::shared::{Commit, Purpose, Shared};
 use crate::error::StorageFault;
 use crate::record::{BlobKey, Key, State, Version};
 use crate::time::Instant;
@@ -130,6 +130,8 @@ impl Shared {
     pub(super) fn collection_due(&self) -> Option<Instant> {
         match self.collection.as_ref()?.stage {
             Stage::Judging(_) => Some(self.now.mono),
+            // Its end is looked at again when `current` is replaced.
+            Stage::Waiting { .. } if self.committing.is_some() || self.fencing.is_some() => None,
             Stage::Waiting { until, .. } => Some(until),
             Stage::Listing | Stage::Removing => None,
         }
@@ -207,6 +209,10 @@ impl Shared {
 
     fn remove_candidates(&mut self) {
         let Some(collection) = &mut self.collection else { return };
+        let removes = !collection.collect.dry_run && !collection.candidates.is_empty();
+        if removes && !self.opaque.wanting {
+            return self.mark_removal();
+        }
         let found = &mut collection.found;
         let room = NAMED_KEYS_MAX - found.keys.len();
         found.keys.extend(collection.candidates.keys().take(room));
@@ -215,7 +221,7 @@ impl Shared {
             found.bytes += collection.candidates.values().sum::<u64>();
             return self.next_page();
         }
-        if collection.candidates.is_empty() {
+        if !removes {
             return self.next_page();
         }
         collection.stage = Stage::Removing;
@@ -226,6 +232,17 @@ impl Shared {
             keys,
             untouched_ms,
         });
+    }
+
+    /// Where a disk loses the end of the journal, an older record is seen again, whose blob is removed
+    /// here: a start must look for it, so that nothing is removed before `current` says so. Until then the
+    /// page waits, and is judged once more.
+    fn mark_removal(&mut self) {
+        if self.committing.is_none() && self.fencing.is_none() {
+            let (current, mut opaque) = (self.current.clone(), self.opaque.clone());
+            opaque.wanting = true;
+            self.save_current(Commit::Scrub, current, opaque);
+        }
     }
 
     /// The page was removed.

@@ -190,7 +190,9 @@ impl Shared {
         current.floor_digest = result.floor_digest;
         current.first_segment = self.journal.removable_before(Some(result.floor_lsn));
         opaque.checkpoint_records = result.records;
-        opaque.wanting = self.wanting();
+        // What was removed or set aside until now may be named again by a record below the floor, if a
+        // later one, not in the checkpoint, is lost.
+        opaque.wanting = self.wanting() || (opaque.wanting && result.floor < self.history.tail());
         self.save_current(Commit::Compaction, current, opaque);
     }
 

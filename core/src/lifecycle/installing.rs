@@ -160,9 +160,8 @@ impl Shared {
         current.floor_digest = install.header.as_ref().map_or([0; 32], |header| header.cut_digest);
         opaque.chained = install.offer.cut_digest.is_some();
         opaque.checkpoint_records = install.records;
-        opaque.wanting = !install.absent.is_empty()
-            || self.is_looking_for_damage()
-            || install.blobs_lost != self.blobs_lost;
+        opaque.wanting =
+            !install.absent.is_empty() || self.may_lose_blobs() || install.blobs_lost != self.blobs_lost;
         self.save_current(Commit::Installation, current, opaque);
     }
 

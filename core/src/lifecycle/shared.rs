@@ -78,7 +78,7 @@ impl From<CompactPurpose> for Purpose {
 pub(super) enum Commit {
     Compaction,
     Installation,
-    /// From now on what is damaged is looked for after each start.
+    /// From now on what is damaged, or was collected, is looked for after each start.
     Scrub,
     /// A follower becomes the log's writer.
     Authority,
