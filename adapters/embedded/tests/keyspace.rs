@@ -40,7 +40,7 @@ fn done(outcome: Outcome) -> Told {
 
 fn payloads(embedded: &Embedded) -> Vec<String> {
     let read = handle().op(Verb::Read { after: EventId::ZERO, events_max: 10_000 }, Nonce([0; 16]));
-    let Told::Entries(entries) = done(block_on(embedded.apply(read))) else { panic!("entries") };
+    let Told::Read { entries, .. } = done(block_on(embedded.apply(read))) else { panic!("entries") };
     let text = |event: &Event| String::from_utf8(event.payload().to_vec()).unwrap();
     entries.iter().map(|entry| text(entry.stored.event().unwrap())).collect()
 }
