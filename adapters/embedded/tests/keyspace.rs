@@ -84,8 +84,8 @@ fn publishers_of_many_threads_are_all_there_after_checkpoints_and_reopens() {
         }
         let status = embedded.status();
         assert_eq!((status.fault, status.not_checkpointed), (None, None));
-        // The next one comes when as much was written again.
-        assert!(round == 1 || status.checkpoints > 0, "round {round}");
+        // The next ones come when as much was written again as the last one held.
+        assert!(round > 0 || status.checkpoints > 0, "{status:?}");
         embedded.close().unwrap();
         let found = payloads(&open(&path));
         assert_eq!(found.len(), expected.len());
