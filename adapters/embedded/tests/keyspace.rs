@@ -85,7 +85,7 @@ fn publishers_of_many_threads_are_all_there_after_checkpoints_and_reopens() {
         let status = embedded.status();
         assert_eq!((status.fault, status.not_checkpointed), (None, None));
         // The next ones come when as much was written again as the last one held.
-        assert!(round > 0 || status.checkpoints > 0, "{status:?}");
+        assert!(round > 0 || status.checkpoints > 0, "{} checkpoints", status.checkpoints);
         embedded.close().unwrap();
         let found = payloads(&open(&path));
         assert_eq!(found.len(), expected.len());
