@@ -256,7 +256,8 @@ fn reads_for(peers: usize) -> u32 {
 fn ten_peers_cost_the_reads_of_one() {
     let (one, ten) = (reads_for(1), reads_for(10));
     assert!(one >= 5, "the journal is longer than one read: {one}");
-    assert!(ten <= one + one / 4, "{ten} reads for ten peers, {one} for one");
+    // Each peer tells where it stands once it knows of the epoch, and is judged by one digest of its own.
+    assert!(ten <= one + 10, "{ten} reads for ten peers, {one} for one");
 }
 
 #[test]

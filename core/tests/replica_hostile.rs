@@ -137,7 +137,7 @@ fn a_snapshot_whose_link_went_away_holds_nobody_up() {
     assert!(!heard.iter().any(|m| matches!(m, Message::Ack { .. })), "it waits for the snapshot");
     let now = cluster.now;
     cluster.replica(b).handle_link_down(now, peer.link);
-    assert_eq!(other.settled(&mut cluster), [Message::Ack { watermark: at(9) }]);
+    assert_eq!(other.settled_but_position(&mut cluster), [Message::Ack { watermark: at(9) }]);
     assert!(!cluster.replica(b).status().installing);
     cluster.settle();
     let files = &cluster.nodes[b].host.disk.files;
@@ -169,7 +169,7 @@ fn another_link_goes_on_with_a_snapshot_that_one_gives_up() {
         assert!(asked.iter().any(|m| matches!(m, Message::Own(OwnMessage::BlobRangeGet(_)))), "{asked:?}");
         let (key, data) = (blob_key(b"blob"), b"blob".to_vec());
         other.send_own(&mut cluster, OwnMessage::BlobRange(BlobRange { key, offset: 0, total: 4, data }));
-        assert_eq!(other.settled(&mut cluster), [Message::Ack { watermark: at(9) }]);
+        assert_eq!(other.settled_but_position(&mut cluster), [Message::Ack { watermark: at(9) }]);
     }
 }
 
@@ -183,7 +183,7 @@ fn an_offer_made_again_is_read_again() {
         assert_eq!(peer.settled(&mut cluster), [Message::Own(OwnMessage::SnapshotGet(get))]);
     }
     peer.send_own(&mut cluster, chunk(0, &bytes));
-    assert_eq!(peer.settled(&mut cluster), [Message::Ack { watermark: at(9) }]);
+    assert_eq!(peer.settled_but_position(&mut cluster), [Message::Ack { watermark: at(9) }]);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn a_piece_of_a_blob_that_came_otherwise_is_no_fault() {
     let other = Peer::connect(&mut cluster, b, "r", &reference(), LinkRole::Receiver);
     let put = BlobMessage::Put { key: blob_key(b"x").into(), data: b"x".to_vec() };
     other.send(&mut cluster, &Message::Blob(put));
-    assert_eq!(peer.settled(&mut cluster), [Message::Ack { watermark: at(1) }]);
+    assert_eq!(peer.settled_but_position(&mut cluster), [Message::Ack { watermark: at(1) }]);
     let piece = BlobRange { key: blob_key(b"x"), offset: 0, total: 1, data: b"x".to_vec() };
     peer.send_own(&mut cluster, OwnMessage::BlobRange(piece));
     assert_eq!(peer.fault(&mut cluster), None);

@@ -40,7 +40,7 @@ fn done(outcome: Outcome) -> Told {
 
 fn payloads(embedded: &Embedded) -> Vec<String> {
     let read = handle().op(Verb::Read { after: EventId::ZERO, events_max: 10_000 }, Nonce([0; 16]));
-    let Told::Entries(entries) = done(block_on(embedded.apply(read))) else { panic!("entries") };
+    let Told::Read { entries, .. } = done(block_on(embedded.apply(read))) else { panic!("entries") };
     let text = |event: &Event| String::from_utf8(event.payload().to_vec()).unwrap();
     entries.iter().map(|entry| text(entry.stored.event().unwrap())).collect()
 }
@@ -84,8 +84,8 @@ fn publishers_of_many_threads_are_all_there_after_checkpoints_and_reopens() {
         }
         let status = embedded.status();
         assert_eq!((status.fault, status.not_checkpointed), (None, None));
-        // The next one comes when as much was written again.
-        assert!(round == 1 || status.checkpoints > 0, "round {round}");
+        // The next ones come when as much was written again as the last one held.
+        assert!(round > 0 || status.checkpoints > 0, "{} checkpoints", status.checkpoints);
         embedded.close().unwrap();
         let found = payloads(&open(&path));
         assert_eq!(found.len(), expected.len());

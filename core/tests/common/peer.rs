@@ -109,6 +109,13 @@ impl Peer {
         self.heard(cluster)
     }
 
+    /// What it is told once everything is done, but where the node stands.
+    pub(crate) fn settled_but_position(&mut self, cluster: &mut Cluster) -> Vec<Message> {
+        let mut heard = self.settled(cluster);
+        heard.retain(|message| !matches!(message, Message::Own(OwnMessage::Position(_))));
+        heard
+    }
+
     pub(crate) fn status(&self, cluster: &mut Cluster) -> LinkStatus {
         let links = cluster.replica(self.at).status().links;
         links.into_iter().find(|l| l.link == self.link).expect("a live link")
