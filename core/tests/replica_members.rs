@@ -9,11 +9,14 @@
 mod common;
 
 use common::cluster::{Cluster, delete, small_config};
+use common::peer::Peer;
 use strandline_core::journal::command::StorageCommand;
 use strandline_core::lifecycle::api::{Done, Event, MembersChange, MutationError};
 use strandline_core::lifecycle::command::Command;
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::record::Version;
+use strandline_core::wire::message::Message;
+use strandline_core::wire::own::OwnMessage;
 
 fn v(sequence: u64) -> Version {
     Version::new(1, sequence)
@@ -190,6 +193,33 @@ fn a_removed_member_that_is_added_again_is_repaired_and_counts_only_once_it_is_a
         cluster.settle();
         assert_eq!(state(&mut cluster, a), "active");
     }
+}
+
+#[test]
+fn a_removed_member_that_got_elsewhere_what_it_is_offered_has_it_and_counts() {
+    let mut cluster = Cluster::new(5);
+    let a = cluster.add("a", true, small_config());
+    members(&mut cluster, a, MembersChange::Add("b".into()));
+    write(&mut cluster, a, 10);
+    let before = Peer::native(&mut cluster, a, "b");
+    before.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    cluster.settle();
+    before.ack(&mut cluster, v(10));
+    assert_eq!(state(&mut cluster, a), "active");
+    let now = cluster.now;
+    cluster.replica(a).handle_link_down(now, before.link);
+    members(&mut cluster, a, MembersChange::Remove("b".into()));
+    write(&mut cluster, a, 20);
+    members(&mut cluster, a, MembersChange::Add("b".into()));
+    assert!(matches!(compact(&mut cluster, a), Done::Compacted(done) if done.floor == v(30)));
+    let mut again = Peer::native(&mut cluster, a, "b");
+    again.stand(&mut cluster, Version::ZERO, v(10));
+    let offered = |message: &Message| matches!(message, Message::Own(OwnMessage::SnapshotOffer(_)));
+    assert!(again.settled(&mut cluster).iter().any(offered));
+    assert_eq!(state(&mut cluster, a), "joining");
+    again.ack(&mut cluster, v(30));
+    assert_eq!(again.fault(&mut cluster), None);
+    assert_eq!(state(&mut cluster, a), "active", "it does not take what it has");
 }
 
 #[test]

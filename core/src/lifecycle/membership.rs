@@ -28,7 +28,7 @@ pub enum MemberState {
     /// It counts at what it durably acknowledged.
     Active,
     /// It fell too far behind, or was removed and added again: it does not count, and must be reseeded,
-    /// or take a snapshot.
+    /// or take a snapshot. One that is offered a snapshot and has all of it by then is as good.
     Lapsed,
 }
 

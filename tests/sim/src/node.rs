@@ -99,9 +99,9 @@ pub struct Node {
     /// Members that were active when the last compaction began, and what they had acknowledged.
     pub counted: Vec<(String, Version)>,
     /// Members that were removed here, and the lives that had counted.
-    pub removed: BTreeMap<String, Incarnation>,
+    pub removed: BTreeMap<String, Removed>,
     /// Changes of its members that are under way: whom they remove or add, in which life.
-    pub changing: BTreeMap<RequestId, Vec<(String, Option<Incarnation>)>>,
+    pub changing: BTreeMap<RequestId, Vec<(String, Option<Removed>)>>,
     /// The tail and the life that a restored backup had.
     pub restored: Option<(Digest, Incarnation)>,
     /// Where the last recovery cut the journal.
@@ -132,6 +132,17 @@ pub struct Node {
     pub halted: bool,
     /// It said that it is closed.
     pub closed: bool,
+}
+
+/// A member that is removed.
+#[derive(Clone, Copy, Debug)]
+pub struct Removed {
+    /// The life of its data that counted.
+    pub life: Incarnation,
+    /// What it had acknowledged.
+    pub acked: Version,
+    /// It may count in that life again: it took a snapshot, or one was due to it.
+    pub may_count: bool,
 }
 
 /// An older copy of a node.

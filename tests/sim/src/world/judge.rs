@@ -151,39 +151,6 @@ impl World {
         self.floor(at, &status)
     }
 
-    /// An epoch is durable at a node. One that begins anywhere while somebody holds records that its
-    /// writer does not is another history.
-    fn epoch_started(&mut self, at: usize, epoch: u64, authority: &str) -> Judged {
-        self.nodes[at].epoch = self.nodes[at].epoch.max(epoch);
-        if self.nodes[at].identity != authority {
-            return Ok(());
-        }
-        let name = self.epochs.entry(epoch).or_insert_with(|| authority.to_string());
-        if name != authority && !self.forked {
-            let text = format!("{authority} begins epoch {epoch}, {name} has begun it");
-            return Err(Violation::new("epoch twice", text));
-        }
-        // One that was being taken when its node ended may begin after a later one.
-        self.forked |= epoch < self.epoch;
-        self.epoch = self.epoch.max(epoch);
-        self.parts_from(at);
-        let node = &mut self.nodes[at];
-        node.writes = true;
-        node.submitted = node.submitted_or_claimed();
-        if node.pending.is_empty() {
-            node.latest.clone_from(&node.mirror);
-        }
-        Ok(())
-    }
-
-    /// Whoever holds what a new writer does not is another history from then on.
-    pub(super) fn parts_from(&mut self, at: usize) {
-        let base = self.nodes[at].submitted_or_claimed();
-        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
-        let mut held = others.flat_map(|(_, node)| [node.claim.digest, node.submitted_or_claimed()]);
-        self.forked |= held.any(|digest| self.tree.path(&digest, &base).is_none());
-    }
-
     pub(super) fn status(&self, at: usize) -> Status {
         self.nodes[at].replica().expect("a node that says something serves").status()
     }
@@ -200,6 +167,7 @@ impl World {
             }
         }
         self.nodes[at].floor = status.floor;
+        self.needs_snapshots(at, status);
         Ok(())
     }
 
@@ -382,7 +350,7 @@ impl World {
         // An old copy of a writer may take the place of a restored one, which was none.
         self.nodes[at].writes |= status.authority.is_some();
         if self.nodes[at].regressed {
-            self.forked |= self.nodes[at].writes;
+            self.forked |= self.nodes[at].writes || self.parts_behind(&digest);
         } else if let Some(path) = self.tree.path(&claimed, &digest) {
             if self.nodes[at].writes {
                 self.whole_group(at, &digest)?;
@@ -408,6 +376,7 @@ impl World {
         if self.nodes[at].writes {
             self.tree.vouch(digest);
         }
+        self.begins_bare(&status);
         let mirror = self.tree.mirror(&digest).expect("known");
         let node = &mut self.nodes[at];
         node.pending.clear();

@@ -2,17 +2,21 @@
 
 use super::{Judged, Violation, World};
 use crate::fault::Fault;
+use crate::node::Removed;
 use crate::rng::Choose;
-use strandline_core::id::Incarnation;
-use strandline_core::lifecycle::api::{Done, MembersChange, RequestId, Status};
+use strandline_core::lifecycle::api::{Done, MemberStatus, MembersChange, RequestId, Status};
 
 impl World {
     /// Whom a change removes, in which life of its data; whom it adds, without.
-    pub(super) fn lives(&self, at: usize, change: &MembersChange) -> Vec<(String, Option<Incarnation>)> {
+    pub(super) fn lives(&self, at: usize, change: &MembersChange) -> Vec<(String, Option<Removed>)> {
         let members = self.status(at).members;
         let of = |name: Option<&String>| {
             let members = members.iter().filter(|member| name.is_none_or(|name| member.identity == *name));
-            members.filter_map(|member| Some((member.identity.clone(), Some(member.incarnation?)))).collect()
+            let removed = |member: &MemberStatus| {
+                let (life, acked) = (member.incarnation?, member.acked);
+                Some((member.identity.clone(), Some(Removed { life, acked, may_count: false })))
+            };
+            members.filter_map(removed).collect()
         };
         match change {
             MembersChange::Add(name) => vec![(name.clone(), None)],
@@ -45,13 +49,25 @@ impl World {
         Ok(())
     }
 
-    /// No member counts in the life in which it was removed, unless it took a snapshot since.
-    pub(super) fn counts_anew(&self, at: usize, status: &Status) -> Judged {
-        let removed = &self.nodes[at].removed;
+    /// Whoever has less than the floor is offered a snapshot. One that got the same from another peer by
+    /// then answers by acknowledging it, and counts without having taken it.
+    pub(super) fn needs_snapshots(&mut self, at: usize, status: &Status) {
+        for (name, removed) in &mut self.nodes[at].removed {
+            let member = status.members.iter().find(|member| member.identity == *name);
+            removed.may_count |= member.map_or(removed.acked, |member| member.acked) < status.floor;
+        }
+    }
+
+    /// No member counts in the life in which it was removed, unless a snapshot was due to it since. Where
+    /// two nodes carry its name they come in turns, and each is another life than the one before.
+    pub(super) fn counts_anew(&mut self, at: usize, status: &Status) -> Judged {
+        self.needs_snapshots(at, status);
         let wrong = status.members.iter().find(|member| {
+            let removed = self.nodes[at].removed.get(&member.identity).filter(|removed| !removed.may_count);
+            let two = || self.nodes.iter().any(|node| node.twin && node.identity == member.identity);
             member.state == "active"
-                && member.incarnation.as_ref() == removed.get(&member.identity)
-                && removed.contains_key(&member.identity)
+                && removed.is_some_and(|removed| member.incarnation == Some(removed.life))
+                && !two()
         });
         wrong.map_or(Ok(()), |member| {
             Err(Violation::new("removed member", format!("{at} counts {member:?}, which it had removed")))

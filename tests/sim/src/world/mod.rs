@@ -7,6 +7,7 @@ mod links;
 mod membership;
 mod ops;
 mod outside;
+mod parting;
 mod people;
 mod quiesce;
 mod readers;
@@ -66,6 +67,8 @@ pub struct World {
     epoch: u64,
     /// Who began which.
     epochs: BTreeMap<u64, String>,
+    /// What they began behind.
+    bases: Vec<parting::Base>,
     /// The highest that a person asked for.
     epoch_asked: u64,
     /// Names of nodes that lost, or may have lost, what they had acknowledged.
@@ -126,6 +129,7 @@ impl World {
             forked: false,
             epoch: 0,
             epochs: BTreeMap::new(),
+            bases: Vec::new(),
             epoch_asked: 1,
             lossy: BTreeSet::new(),
             to_reseed: BTreeSet::new(),

@@ -177,7 +177,14 @@ impl World {
     }
 
     fn regress(&mut self, at: usize) {
-        self.lossy.insert(self.nodes[at].identity.clone());
+        let name = self.nodes[at].identity.clone();
+        // A snapshot is due to whoever holds less, and another life that was seen ends the removed one.
+        for node in &mut self.nodes {
+            if let Some(removed) = node.removed.get_mut(&name) {
+                removed.may_count = true;
+            }
+        }
+        self.lossy.insert(name);
         let node = &mut self.nodes[at];
         node.life = Life::Down;
         node.regressed = true;
