@@ -8,13 +8,25 @@ use std::time::{Duration, Instant};
 compile_error!("expected a feature that names the runtime: `tokio`, or `smol` for smol and async-std");
 
 /// Waits.
+#[cfg(all(feature = "tokio", not(feature = "smol")))]
 pub(crate) async fn sleep(time: Duration) {
-    #[cfg(feature = "tokio")]
-    if cfg!(not(feature = "smol")) || tokio::runtime::Handle::try_current().is_ok() {
-        return tokio::time::sleep(time).await;
-    }
-    #[cfg(feature = "smol")]
+    tokio::time::sleep(time).await;
+}
+
+/// Waits.
+#[cfg(all(feature = "smol", not(feature = "tokio")))]
+pub(crate) async fn sleep(time: Duration) {
     async_io::Timer::after(time).await;
+}
+
+/// Waits: on tokio where the call is made in it.
+#[cfg(all(feature = "tokio", feature = "smol"))]
+pub(crate) async fn sleep(time: Duration) {
+    if tokio::runtime::Handle::try_current().is_ok() {
+        tokio::time::sleep(time).await;
+    } else {
+        async_io::Timer::after(time).await;
+    }
 }
 
 /// Runs `work` until it ends or the instant comes. Work that is not done then is dropped.
