@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// just started; 0 keeps none.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     history_events_max: u64,
-    /// Pages of this origin, as https://app.example, may publish too; those of other sites may not.
+    /// Pages of this origin, as `https://app.example`, may publish too; those of other sites may not.
     #[arg(long = "publish-origin", value_name = "ORIGIN")]
     publish_origins: Vec<String>,
     /// Events that each topic keeps for those who come back.
