@@ -120,7 +120,8 @@ fn a_server_that_comes_back_from_an_older_file_lost_what_came_after_it() {
         let remote = remote(&server, PATIENT);
         let mut orders = handle("orders");
         let kept = publish(&remote, &mut orders, "kept").await;
-        must::<()>(&mut plain(&server), &["SAVE"]);
+        // The replica's first copy may still be on its way out.
+        wait("a save", || command(&["SAVE"]).query::<()>(&mut plain(&server)).is_ok());
         let lost = publish(&remote, &mut orders, "lost").await;
         server.restart_with(&[]);
         // The first question finds the connection gone.

@@ -32,7 +32,7 @@ impl Sentinel {
         let file = directory.path().join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor orders 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds orders 1000\nsentinel failover-timeout orders 10000\n",
+             sentinel down-after-milliseconds orders 3000\nsentinel failover-timeout orders 10000\n",
             directory.path().display(),
             master.port(),
         );
@@ -135,6 +135,11 @@ fn a_failover_by_hand_is_followed_and_what_was_replicated_is_kept() {
         told(&mut orders, &add_once("b"), outcome);
         let noted = noted.expect("a master says where it stands");
         wait("a replica that is in line", || sentinel.is_calm());
+        // Nobody else waits for it: a failover by hand takes a replica as it is.
+        let mut follower = plain(&replica);
+        wait("a replica that has both", || {
+            must::<i64>(&mut follower, &["XLEN", "s:{orders}:orders:1:log"]) == 2
+        });
         must::<()>(&mut sentinel.connection().expect("a Sentinel"), &["SENTINEL", "FAILOVER", "orders"]);
         wait("another master", || sentinel.master() == replica.port());
         // The old master becomes a replica, and says so to whoever still writes to it. It is told to end
