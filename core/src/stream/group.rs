@@ -6,6 +6,7 @@ use super::event::{Entry, EventId, Ids};
 use super::handle::Handle;
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::op::{Nonce, StreamOp, Verb};
+use super::reader::LogPosition;
 use super::reply::{Missed, StreamReply, Told};
 use super::settings::Taking;
 use alloc::format;
@@ -197,10 +198,10 @@ impl Consumer {
 
     /// Where each attached stream is read on from, as far as the group was given anything: for waiting.
     #[must_use]
-    pub fn positions(&self) -> Vec<(StreamName, u64, EventId)> {
+    pub fn positions(&self) -> Vec<LogPosition> {
         let position = |attached: &Attached| {
-            let bound = attached.handle.bound()?;
-            Some((attached.handle.stream().clone(), bound.generation, attached.reached))
+            let (stream, bound) = (attached.handle.stream().clone(), attached.handle.bound()?);
+            Some(LogPosition { stream, generation: bound.generation, after: attached.reached })
         };
         self.attached.iter().filter_map(position).collect()
     }

@@ -42,6 +42,17 @@ enum Phase {
     Reading(usize),
 }
 
+/// Where a log is read on from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LogPosition {
+    /// The stream.
+    pub stream: StreamName,
+    /// The generation.
+    pub generation: u64,
+    /// Behind what.
+    pub after: EventId,
+}
+
 /// What a step of a reader brought.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Read {
@@ -67,12 +78,12 @@ impl Reader {
         self.attached.len()
     }
 
-    /// Where each attached stream is read on from: name, generation, position. For waiting.
+    /// Where each attached stream is read on from. For waiting.
     #[must_use]
-    pub fn positions(&self) -> Vec<(StreamName, u64, EventId)> {
+    pub fn positions(&self) -> Vec<LogPosition> {
         let position = |attached: &Attached| {
-            let bound = attached.handle.bound()?;
-            Some((attached.handle.stream().clone(), bound.generation, attached.after))
+            let (stream, bound) = (attached.handle.stream().clone(), attached.handle.bound()?);
+            Some(LogPosition { stream, generation: bound.generation, after: attached.after })
         };
         self.attached.iter().filter_map(position).collect()
     }

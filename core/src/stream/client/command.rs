@@ -1,9 +1,8 @@
 //! What a client asks its host to do, and how that ended.
 
 use crate::error::StorageFault;
-use crate::stream::event::EventId;
-use crate::stream::name::StreamName;
 use crate::stream::op::StreamOp;
+use crate::stream::reader::LogPosition;
 use crate::stream::reply::Outcome;
 use crate::ticket::{Completion, Operation, Ticket};
 use alloc::vec::Vec;
@@ -32,17 +31,6 @@ pub enum Origin {
     Call(CallId),
     /// A reader or consumer, by itself.
     Party(PartyId),
-}
-
-/// Where a log is read on from.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LogPosition {
-    /// The stream.
-    pub stream: StreamName,
-    /// The generation.
-    pub generation: u64,
-    /// Behind what.
-    pub after: EventId,
 }
 
 /// An effect for the host.

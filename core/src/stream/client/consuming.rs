@@ -1,8 +1,8 @@
 //! The loop of one consumer of a group: join, read, wait, and again; and its chores beside it.
 
-use super::command::LogPosition;
 use super::event::{Delivery, Gap, Item};
 use super::reading::Want;
+use super::rounds::{Round, Rounds};
 use super::tending::{Rules, Tended, Tending};
 use crate::stream::error::{CallerError, Setting, StreamError};
 use crate::stream::event::{EventId, Ids};
@@ -14,7 +14,6 @@ use crate::stream::name::{ConsumerName, GroupName, StreamName};
 use crate::stream::op::{Nonce, StreamOp, Verb};
 use crate::stream::reply::{Dropped, GapReason, StreamReply};
 use crate::stream::settings::Taking;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Who consumes, and how.
@@ -61,12 +60,8 @@ pub(super) struct Consuming {
     consumer: Consumer,
     pub(super) tending: Tending,
     layout: Layout,
-    joining: VecDeque<Handle>,
+    rounds: Rounds,
     wait_ms: u64,
-    ready: bool,
-    wanted: bool,
-    passing: bool,
-    brought: bool,
     leaving: bool,
     /// What is handed out once it is settled, where that comes first.
     unsettled: Vec<Item>,
@@ -88,23 +83,19 @@ impl Consuming {
             consumer: Consumer::new(group, name, taking, lease_ms),
             tending: Tending::new(rules),
             layout,
-            joining: streams.into(),
-            ready: false,
-            wanted: false,
-            passing: false,
-            brought: true,
+            rounds: Rounds::new(streams),
             leaving: false,
             unsettled: Vec::new(),
         }
     }
 
     pub(super) const fn is_ready(&self) -> bool {
-        self.ready
+        self.rounds.is_ready()
     }
 
     /// The host has room for more.
     pub(super) fn want(&mut self) {
-        self.wanted = true;
+        self.rounds.want();
         self.tending.give_room();
     }
 
@@ -113,31 +104,16 @@ impl Consuming {
         if let Some(op) = self.consumer.op(nonce) {
             return Ok(Want::Ask(op));
         }
-        if let Some(handle) = self.joining.pop_front() {
-            self.consumer.join(&handle, None)?;
-            return self.next(nonce);
-        }
-        if !self.ready {
-            self.ready = true;
-            return Ok(Want::Ready);
-        }
-        if self.passing {
-            self.passing = false;
-            if !self.brought {
-                return Ok(Want::Wait { logs: self.positions(), wait_ms: self.wait_ms });
+        match self.rounds.next() {
+            Round::Attach(handle) => self.consumer.join(&handle, None)?,
+            Round::Ready => return Ok(Want::Ready),
+            Round::Wait => {
+                return Ok(Want::Wait { logs: self.consumer.positions(), wait_ms: self.wait_ms });
             }
+            Round::Rest => return Ok(Want::Rest),
+            Round::Pass => self.consumer.pass()?,
         }
-        if !self.wanted {
-            return Ok(Want::Rest);
-        }
-        (self.passing, self.brought) = (true, false);
-        self.consumer.pass()?;
         self.next(nonce)
-    }
-
-    fn positions(&self) -> Vec<LogPosition> {
-        let position = |(stream, generation, after)| LogPosition { stream, generation, after };
-        self.consumer.positions().into_iter().map(position).collect()
     }
 
     /// What is left to do before it ends; `None` when nothing is. What was read and not settled is given
@@ -172,7 +148,9 @@ impl Consuming {
                 let events = entries.into_iter().filter_map(|entry| Delivery::of(&stream, entry, 1, None));
                 let events: Vec<Item> = events.map(Item::Event).collect();
                 if self.tending.rules().no_ack {
-                    self.brought |= !events.is_empty();
+                    if !events.is_empty() {
+                        self.rounds.brought();
+                    }
                     self.unsettled.extend(events);
                     gaps
                 } else {
@@ -188,10 +166,7 @@ impl Consuming {
             }
         };
         if !items.is_empty() {
-            self.brought = true;
-        }
-        if self.brought {
-            self.wanted = false;
+            self.rounds.brought();
         }
         Ok(items)
     }

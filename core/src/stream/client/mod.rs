@@ -6,17 +6,18 @@ mod event;
 mod party;
 mod reading;
 mod repeat;
+mod rounds;
 mod tend;
 mod tending;
 #[cfg(test)]
 mod tests;
 
 pub use self::command::{
-    CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, LogPosition, Origin, PartyId,
-    Waited, op,
+    CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, Origin, PartyId, Waited, op,
 };
 pub use self::consuming::{Consume, Give};
 pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
+pub use super::reader::LogPosition;
 pub use super::reply::GapReason;
 
 use self::consuming::Consuming;

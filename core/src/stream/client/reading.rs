@@ -1,14 +1,13 @@
 //! The loop of one reader: attach, read, wait, and again.
 
-use super::command::LogPosition;
 use super::event::{Delivery, Gap, Item};
+use super::rounds::{Round, Rounds};
 use crate::stream::error::{CallerError, StreamError};
 use crate::stream::handle::Handle;
 use crate::stream::op::{Nonce, StreamOp};
-use crate::stream::reader::{Read, Reader};
+use crate::stream::reader::{LogPosition, Read, Reader};
 use crate::stream::reply::{Dropped, GapReason, StreamReply};
 use crate::stream::settings::Taking;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// What a loop wants next.
@@ -28,33 +27,19 @@ pub(super) enum Want {
 #[derive(Debug)]
 pub(super) struct Reading {
     reader: Reader,
-    attaching: VecDeque<Handle>,
+    rounds: Rounds,
     wait_ms: u64,
-    ready: bool,
-    wanted: bool,
-    /// A pass is under way.
-    passing: bool,
-    /// The pass brought something.
-    brought: bool,
 }
 
 impl Reading {
     pub(super) fn new(streams: Vec<Handle>, taking: Taking) -> Self {
         let wait_ms = taking.block_ms;
-        Self {
-            reader: Reader::new(taking),
-            attaching: streams.into(),
-            wait_ms,
-            ready: false,
-            wanted: false,
-            passing: false,
-            brought: true,
-        }
+        Self { reader: Reader::new(taking), rounds: Rounds::new(streams), wait_ms }
     }
 
     /// The host has room for more.
     pub(super) fn want(&mut self) {
-        self.wanted = true;
+        self.rounds.want();
     }
 
     /// What is next. Called only while nothing of it is outstanding.
@@ -62,31 +47,16 @@ impl Reading {
         if let Some(op) = self.reader.op(nonce) {
             return Ok(Want::Ask(op));
         }
-        if let Some(handle) = self.attaching.pop_front() {
-            self.reader.attach(&handle)?;
-            return self.next(nonce);
-        }
-        if !self.ready {
-            self.ready = true;
-            return Ok(Want::Ready);
-        }
-        if self.passing {
-            self.passing = false;
-            if !self.brought {
-                return Ok(Want::Wait { logs: self.positions(), wait_ms: self.wait_ms });
+        match self.rounds.next() {
+            Round::Attach(handle) => self.reader.attach(&handle)?,
+            Round::Ready => return Ok(Want::Ready),
+            Round::Wait => {
+                return Ok(Want::Wait { logs: self.reader.positions(), wait_ms: self.wait_ms });
             }
+            Round::Rest => return Ok(Want::Rest),
+            Round::Pass => self.reader.pass()?,
         }
-        if !self.wanted {
-            return Ok(Want::Rest);
-        }
-        (self.passing, self.brought) = (true, false);
-        self.reader.pass()?;
         self.next(nonce)
-    }
-
-    fn positions(&self) -> Vec<LogPosition> {
-        let position = |(stream, generation, after)| LogPosition { stream, generation, after };
-        self.reader.positions().into_iter().map(position).collect()
     }
 
     /// Takes an answer, and tells what is to be handed out.
@@ -109,13 +79,13 @@ impl Reading {
             }
         };
         if !items.is_empty() {
-            (self.brought, self.wanted) = (true, false);
+            self.rounds.brought();
         }
         Ok(items)
     }
 
     /// Whether it was attached to all its streams.
     pub(super) const fn is_ready(&self) -> bool {
-        self.ready
+        self.rounds.is_ready()
     }
 }

@@ -26,6 +26,8 @@ struct World {
     asked: Vec<Verb>,
     waits: Vec<crate::ticket::Ticket<op::Wait>>,
     events: Vec<ClientEvent>,
+    /// Has room for more whenever it was handed something.
+    eager: bool,
 }
 
 impl World {
@@ -33,7 +35,7 @@ impl World {
         let client = StreamClient::new(Layout::Tagged, Run(1), Seed::new([3; 32]), Now::default());
         let server = Keyspace::new(Layout::Tagged);
         let (asked, waits, events) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server, client, now_ms: 0, lose: 0, asked, waits, events }
+        Self { server, client, now_ms: 0, lose: 0, asked, waits, events, eager: false }
     }
 
     fn now(&self) -> Now {
@@ -41,8 +43,12 @@ impl World {
     }
 
     fn handle(&mut self, max_len: u64) -> HandleId {
+        self.handle_of("s", max_len)
+    }
+
+    fn handle_of(&mut self, stream: &str, max_len: u64) -> HandleId {
         let wanted = Settings::new().max_len(max_len).wanted().unwrap();
-        self.client.handle_stream(self.now(), name(), wanted).unwrap()
+        self.client.handle_stream(self.now(), StreamName::new(stream).unwrap(), wanted).unwrap()
     }
 
     fn run(&mut self) {
@@ -62,8 +68,16 @@ impl World {
                     self.client.handle_completion(self.now(), ticket.complete(Ok(Execution::Ended(outcome))));
                 }
             }
+            self.hear();
         }
+        self.hear();
+    }
+
+    fn hear(&mut self) {
         while let Some(event) = self.client.poll_event() {
+            if let (true, ClientEvent::Items { party, .. }) = (self.eager, &event) {
+                self.client.handle_want(self.now(), *party);
+            }
             self.events.push(event);
         }
     }
@@ -103,12 +117,16 @@ impl World {
     }
 
     fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
+        self.consumer_of(&[handle], consumer)
+    }
+
+    fn consumer_of(&mut self, handles: &[HandleId], consumer: &str) -> PartyId {
         let taking =
             TakeSettings::new().start(crate::stream::Start::Oldest).grace(Duration::from_millis(GRACE_MS));
         let group = GroupName::new("g").unwrap();
         let mut consume = Consume::new(group, ConsumerName::new(consumer).unwrap(), taking.taking().unwrap());
         consume.deliveries_max = Some(2);
-        let party = self.client.handle_consumer(self.now(), &[handle], consume).unwrap();
+        let party = self.client.handle_consumer(self.now(), handles, consume).unwrap();
         self.run();
         assert!(self.events.contains(&ClientEvent::Ready { party }));
         party
@@ -203,6 +221,21 @@ fn a_consumer_hands_out_only_what_is_wanted_and_settles_what_it_is_told() {
     assert_eq!(world.ids(party), [(id, 1)]);
     let acked = world.give(party, Give::Ack, id);
     assert_eq!(acked, Some(Ok(Told::Acked { count: 1, cursor: Some(id) })));
+}
+
+/// The host may have room again before the last stream of the pass has answered.
+#[test]
+fn what_is_wanted_while_other_streams_are_still_read_is_brought() {
+    let mut world = World::new();
+    let (first, second) = (world.handle_of("s", 10), world.handle_of("t", 10));
+    let party = world.consumer_of(&[first, second], "a");
+    world.eager = true;
+    world.want(party);
+    for _ in 0..3 {
+        let id = world.add(first);
+        world.pass_ms(200);
+        assert_eq!(world.ids(party), [(id, 1)]);
+    }
 }
 
 #[test]

@@ -5,11 +5,10 @@ use super::show;
 use super::target::{Access, Place, Target, adopting, closing};
 use crate::context::Context;
 use crate::exit::Failure;
-use strandline_core::stream::client::LogPosition;
 use strandline_core::stream::reader::{Read, Reader};
 use strandline_core::stream::reply::{Dropped, GapReason};
 use strandline_core::stream::settings::TakeSettings;
-use strandline_core::stream::{EventId, Start, StreamName};
+use strandline_core::stream::{Start, StreamName};
 
 /// How long one wait for news lasts.
 const WAIT_MS: u64 = 2_000;
@@ -112,14 +111,9 @@ async fn read(
             return Ok(());
         }
         if quiet {
-            target.wait(positions(reader.positions()), WAIT_MS).await;
+            target.wait(reader.positions(), WAIT_MS).await;
         }
     }
-}
-
-fn positions(of: Vec<(StreamName, u64, EventId)>) -> Vec<LogPosition> {
-    let log = |(stream, generation, after)| LogPosition { stream, generation, after };
-    of.into_iter().map(log).collect()
 }
 
 async fn step(target: &mut Target, reader: &mut Reader) -> Result<Option<Read>, Failure> {
