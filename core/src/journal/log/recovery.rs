@@ -390,15 +390,20 @@ impl<V: Rebuild> LogRecovery<V> {
         let Stage::Segments(_, named) = self.take_stage() else { unreachable!("segments are being read") };
         let index = recovered.journal.index();
         let (first, next) = (index.first_lsn(), index.next_lsn());
-        if let Some(floor) = floor(&named.current)
-            // The segment after a checkpoint is entered before `current` names either.
-            && (first > floor.plus(1) || next <= floor)
-        {
-            let (file, floor, first) =
-                (FileName::Segment(named.current.first_segment), floor.get(), first.get());
-            let detail =
-                format!("expected entries from {} on, after the checkpoint, found {first}", floor + 1);
-            return Err(StorageFault::damaged(file, 0, detail).into());
+        if let Some(floor) = floor(&named.current) {
+            let after = floor.plus(1);
+            // The segment after a checkpoint is entered before `current` names either: an entry written at
+            // or before the floor would be taken for one that the checkpoint holds.
+            if first > after || next < after {
+                let detail = format!(
+                    "expected a journal that goes on at {}, after the checkpoint, found one from {} on whose next entry is {}",
+                    after.get(),
+                    first.get(),
+                    next.get(),
+                );
+                let file = FileName::Segment(named.current.first_segment);
+                return Err(StorageFault::damaged(file, 0, detail).into());
+            }
         }
         self.stage = Stage::Recovered(recovered, named);
         self.enter();

@@ -2,6 +2,7 @@ use super::entry::tests::operations;
 use super::*;
 use crate::error::StorageFault;
 use crate::journal::command::{FileName, Listed};
+use crate::journal::current::Current;
 use crate::machine::{Host, Next, Sent, drain};
 use crate::seed::Seed;
 use crate::stream::op::{Condition, Nonce, Verb};
@@ -211,6 +212,34 @@ fn a_checkpoint_that_cannot_be_written_leaves_all_as_it_is() {
     assert!(matches!(events[..], [EmbeddedEvent::Checkpointed { .. }]), "{events:?}");
     let keyspace = embedded.keyspace().clone();
     assert_eq!(folder.open(EmbeddedLimits::default()).unwrap().keyspace(), &keyspace);
+}
+
+/// Its next entries would be taken for some that the checkpoint holds.
+#[test]
+fn a_journal_that_ends_before_its_checkpoint_is_damage() {
+    let mut folder = Folder::default();
+    let mut embedded = folder.open(EmbeddedLimits::default()).unwrap();
+    folder.settle(&mut embedded);
+    let early = folder.files.clone();
+    for n in 1..4 {
+        embedded.handle_ask(now(n), add("one")).unwrap();
+    }
+    folder.settle(&mut embedded);
+    let whole = folder.files.clone();
+    embedded.handle_checkpoint();
+    folder.settle(&mut embedded);
+    let mut current = Current::decode(&folder.files[&FileName::Current]).unwrap();
+    current.first_segment = Current::decode(&whole[&FileName::Current]).unwrap().first_segment;
+    let checkpoint = FileName::Checkpoint(current.checkpoint.unwrap().number);
+    let open = |segments: &BTreeMap<FileName, Vec<u8>>| {
+        let mut files = segments.clone();
+        files.insert(FileName::Current, current.encode());
+        files.insert(checkpoint, folder.files[&checkpoint].clone());
+        Folder { files, ..Folder::default() }.open(EmbeddedLimits::default())
+    };
+    assert!(open(&whole).is_ok(), "it goes on where the checkpoint ends");
+    let error = open(&early).expect_err("it ends before").to_string();
+    assert!(error.contains("goes on at 4") && error.contains("next entry is 1"), "{error}");
 }
 
 #[test]
