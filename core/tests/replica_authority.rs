@@ -4,15 +4,14 @@
 mod common;
 
 use common::cluster::{Cluster, delete, small_config};
+use common::forks::{divergence, fence, isolate, write};
 use common::peer::{Peer, record, snapshot};
 use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::api::{
-    CloseReason, Divergence, Done, Event, Fenced, MembersChange, MutationError, PairReason, RequestError,
-    RequestId,
+    CloseReason, Done, Event, Fenced, MembersChange, MutationError, PairReason, RequestError, RequestId,
 };
 use strandline_core::lifecycle::authority::FenceRefusal;
 use strandline_core::record::{AuthorityId, State, Version};
-use strandline_core::verdict::Verdict;
 use strandline_core::wire::message::Message;
 use strandline_core::wire::own::{EpochMark, Mark, OwnMessage, Position};
 
@@ -29,35 +28,6 @@ fn three() -> Cluster {
     }
     write(&mut cluster, 0, 10);
     cluster
-}
-
-fn write(cluster: &mut Cluster, at: usize, count: usize) {
-    for i in 0..count {
-        cluster.put(at, &format!("k{i}"), format!("{at} {i}").as_bytes());
-        cluster.settle();
-    }
-}
-
-fn fence(cluster: &mut Cluster, at: usize, epoch: u64) -> Done {
-    let now = cluster.now;
-    let request = cluster.replica(at).handle_fence(now, epoch);
-    cluster.done(at, request)
-}
-
-fn isolate(cluster: &mut Cluster, at: usize) {
-    for link in cluster.nodes[at].links.keys().copied().collect::<Vec<_>>() {
-        cluster.cut(at, link);
-    }
-    cluster.settle();
-}
-
-fn divergence(cluster: &mut Cluster, at: usize, of: &str) -> Divergence {
-    let links = cluster.replica(at).status().links;
-    let link = links.into_iter().find(|link| link.identity == of).expect("a link");
-    match link.verdict {
-        Some(Verdict::Diverged(found)) => found,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn fenced(cluster: &mut Cluster, at: usize) -> bool {

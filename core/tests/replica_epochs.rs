@@ -4,10 +4,11 @@
 mod common;
 
 use common::cluster::{Cluster, LOG, small_config};
+use common::forks::{self, divergence, isolate, write};
 use common::handshake::reference;
 use common::peer::{Peer, record};
 use sha2::{Digest, Sha256};
-use strandline_core::lifecycle::api::{Divergence, Done, Event, LinkRole, MembersChange, PairReason};
+use strandline_core::lifecycle::api::{Done, Event, LinkRole, MembersChange, PairReason};
 use strandline_core::lifecycle::checkpoint::{CheckpointHeader, CheckpointWriter};
 use strandline_core::record::{AuthorityId, State, Version};
 use strandline_core::verdict::Verdict;
@@ -28,17 +29,8 @@ fn cluster(nodes: usize) -> Cluster {
     cluster
 }
 
-fn write(cluster: &mut Cluster, at: usize, count: usize) {
-    for i in 0..count {
-        cluster.put(at, &format!("k{i}"), format!("{at} {i}").as_bytes());
-        cluster.settle();
-    }
-}
-
 fn fence(cluster: &mut Cluster, at: usize, epoch: u64) {
-    let now = cluster.now;
-    let request = cluster.replica(at).handle_fence(now, epoch);
-    let done = cluster.done(at, request);
+    let done = forks::fence(cluster, at, epoch);
     assert!(matches!(done, Done::Fenced(_)), "{done:?}");
     cluster.settle();
 }
@@ -50,22 +42,6 @@ fn compact(cluster: &mut Cluster, at: usize) {
     cluster.done(at, request);
     let request = cluster.replica(at).handle_compact(now, None);
     assert!(matches!(cluster.done(at, request), Done::Compacted(_)));
-}
-
-fn isolate(cluster: &mut Cluster, at: usize) {
-    for link in cluster.nodes[at].links.keys().copied().collect::<Vec<_>>() {
-        cluster.cut(at, link);
-    }
-    cluster.settle();
-}
-
-fn divergence(cluster: &mut Cluster, at: usize, of: &str) -> Divergence {
-    let links = cluster.replica(at).status().links;
-    let link = links.into_iter().find(|link| link.identity == of).expect("a link");
-    match link.verdict {
-        Some(Verdict::Diverged(found)) => found,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn at(sequence: u64) -> Version {

@@ -6,6 +6,7 @@ pub(crate) mod blobs;
 pub(crate) mod cluster;
 pub(crate) mod disk;
 pub(crate) mod event_log;
+pub(crate) mod forks;
 pub(crate) mod handshake;
 pub(crate) mod numbers;
 pub(crate) mod peer;

@@ -110,6 +110,15 @@ local function put(plan, what, group, value)
   kept(plan)
 end
 
+-- A list as one packed field; an empty one is no field, since an empty table would read back as an object.
+local function put_list(plan, what, group, list)
+  if #list == 0 then
+    redis.call('HDEL', plan.keys.groups, what .. ':' .. group)
+  else
+    put(plan, what, group, cjson.encode(list))
+  end
+end
+
 function S.cursor(plan, group) return get(plan, 'cursor', group) end
 
 -- The cursor of a group never falls.
@@ -178,14 +187,6 @@ function S.missed(plan, group)
   return text and cjson.decode(text) or {}
 end
 
-local function put_missed(plan, group, list)
-  if #list == 0 then
-    redis.call('HDEL', plan.keys.groups, 'missed:' .. group)
-  else
-    put(plan, 'missed', group, cjson.encode(list))
-  end
-end
-
 local MISSED_MAX = 64
 
 function S.miss(plan, group, reason, after, before, events)
@@ -210,7 +211,7 @@ function S.miss(plan, group, reason, after, before, events)
       last[5] = text_of(tonumber(last[5]) + tonumber(events))
     end
   end
-  put_missed(plan, group, list)
+  put_list(plan, 'missed', group, list)
 end
 
 function S.told(plan, group, through)
@@ -218,7 +219,7 @@ function S.told(plan, group, through)
   for _, hole in ipairs(S.missed(plan, group)) do
     if decimal_less(through, hole[1]) then rest[#rest + 1] = hole end
   end
-  put_missed(plan, group, rest)
+  put_list(plan, 'missed', group, rest)
 end
 
 -- What is put off: pairs of position and instant, in one packed field.
@@ -330,14 +331,6 @@ local function members(plan, group)
   return list
 end
 
-local function put_members(plan, group, list)
-  if #list == 0 then
-    redis.call('HDEL', plan.keys.groups, 'members:' .. group)
-  else
-    put(plan, 'members', group, cjson.encode(list))
-  end
-end
-
 function S.members_fault(plan, group)
   if not members(plan, group) then return refuse('SINKMEMBERSHIPINVALID') end
 end
@@ -357,7 +350,7 @@ function S.say_alive(plan, group, consumer)
     end
   end
   if not is_member then list[#list + 1] = {consumer, US} end
-  put_members(plan, group, list)
+  put_list(plan, 'members', group, list)
 end
 
 function S.forget(plan, group, consumer)
@@ -365,7 +358,7 @@ function S.forget(plan, group, consumer)
   for _, member in ipairs(members(plan, group) or {}) do
     if member[1] == consumer then found = true else rest[#rest + 1] = member end
   end
-  if found then put_members(plan, group, rest) end
+  if found then put_list(plan, 'members', group, rest) end
 end
 
 function S.everybody(plan, group)
