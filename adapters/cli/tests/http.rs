@@ -2,37 +2,13 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::Replica;
-
-struct Serving {
-    child: Child,
-    http: String,
-}
+use support::serving::Serving;
 
 impl Serving {
-    fn start(replica: &Replica) -> Self {
-        let peers = replica.path("peers.toml");
-        std::fs::write(&peers, "").expect("writes");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_strandline"))
-            .args(["--json", "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--peers"])
-            .arg(&peers)
-            .arg("--dir")
-            .arg(replica.dir())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("runs");
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        stdout.read_line(&mut line).expect("it says that it is ready");
-        let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        let http = ready["http"].as_str().expect("an address").to_owned();
-        Self { child, http }
-    }
-
     /// The status code and the body of an answer.
     fn get(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.http).expect("connects");
@@ -43,19 +19,6 @@ impl Serving {
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
         let code = head.split(' ').nth(1).expect("a status line").parse().expect("a number");
         (code, body.to_owned())
-    }
-
-    fn stop(mut self) -> i32 {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
-        self.child.wait().expect("ends").code().expect("ended by itself")
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -69,7 +32,7 @@ fn metric(page: &str, name: &str) -> u64 {
 #[test]
 fn a_node_says_that_it_is_ready_and_well_and_how_it_stands() {
     let replica = Replica::writer("a");
-    let serving = Serving::start(&replica);
+    let serving = Serving::start(&replica, &[]);
     assert_eq!(serving.get("/healthz"), (200, "ok\n".into()));
     assert_eq!(serving.get("/readyz"), (200, "ok\n".into()));
     assert_eq!(serving.get("/other").0, 404);
@@ -103,7 +66,7 @@ fn a_restored_writer_is_well_but_not_ready() {
     replica.done(["backup", backup.to_str().expect("UTF-8")]);
     let restored = Replica::new();
     restored.done(["restore", backup.to_str().expect("UTF-8")]);
-    let serving = Serving::start(&restored);
+    let serving = Serving::start(&restored, &[]);
     assert_eq!(serving.get("/healthz").0, 200);
     let (code, why) = serving.get("/readyz");
     assert_eq!(code, 503);

@@ -6,48 +6,20 @@ mod support;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use support::serving::Serving;
 use support::{Replica, wait_until};
 
 /// Only a node that hangs reaches it.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// A node that serves its changes.
-struct Serving {
-    child: Child,
-    http: String,
+fn serve(replica: &Replica) -> Serving {
+    Serving::start(replica, &["--events"])
 }
 
 impl Serving {
-    fn start(replica: &Replica) -> Self {
-        let peers = replica.path("peers.toml");
-        std::fs::write(&peers, "").expect("writes");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_strandline"))
-            .args([
-                "--json",
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--http",
-                "127.0.0.1:0",
-                "--events",
-                "--peers",
-            ])
-            .arg(&peers)
-            .arg("--dir")
-            .arg(replica.dir())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("runs");
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        stdout.read_line(&mut line).expect("it says that it is ready");
-        let ready: Value = serde_json::from_str(&line).expect("JSON");
-        Self { child, http: ready["http"].as_str().expect("an address").to_owned() }
-    }
-
     fn ask(&self, line: &str, headers: &str) -> Answer {
         let mut socket = TcpStream::connect(&self.http).expect("connects");
         socket.set_read_timeout(Some(GIVE_UP)).expect("sets");
@@ -72,25 +44,6 @@ impl Serving {
         let answer = self.ask("GET /events?topics=files", &format!("last-event-id: {id}\r\n"));
         assert_eq!(answer.status, 200);
         answer
-    }
-
-    /// Ends it as a machine would.
-    fn kill(mut self) {
-        self.child.kill().expect("kills");
-        self.child.wait().expect("ends");
-    }
-
-    fn stop(mut self) -> i32 {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
-        self.child.wait().expect("ends").code().expect("ended by itself")
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -152,7 +105,7 @@ impl Answer {
 fn a_client_resumes_across_a_killed_node_and_a_compaction() {
     let replica = Replica::writer("a");
     replica.put("before", b"v");
-    let serving = Serving::start(&replica);
+    let mut serving = serve(&replica);
     let position = serving.position();
     let mut stream = serving.after(&position);
     assert_eq!(stream.next().event, "opened");
@@ -166,7 +119,7 @@ fn a_client_resumes_across_a_killed_node_and_a_compaction() {
     assert!(stream.frame().is_none());
 
     replica.put("while it was down", b"3");
-    let serving = Serving::start(&replica);
+    let serving = serve(&replica);
     let mut stream = serving.after(&two.2);
     let opened = stream.next();
     assert_eq!((&*opened.event, opened.data.contains("\"resumed\":true")), ("opened", true), "{opened:?}");
@@ -202,11 +155,11 @@ fn a_client_resumes_across_a_killed_node_and_a_compaction() {
 #[test]
 fn another_log_in_the_same_place_is_another_space() {
     let replica = Replica::writer("a");
-    let serving = Serving::start(&replica);
+    let serving = serve(&replica);
     let id = serving.position();
     assert_eq!(serving.stop(), 0);
     let other = Replica::writer("a");
-    let serving = Serving::start(&other);
+    let serving = serve(&other);
     let told = serving.after(&id).next();
     assert_eq!((&*told.event, told.data.contains("other_incarnation")), ("sync_required", true), "{told:?}");
     assert_eq!(serving.stop(), 0);
@@ -218,7 +171,7 @@ fn another_log_in_the_same_place_is_another_space() {
 fn what_was_shown_is_in_the_log_that_comes_back() {
     const ROUNDS: u32 = 6;
     let replica = Replica::writer("a");
-    let mut serving = Serving::start(&replica);
+    let mut serving = serve(&replica);
     let mut id = serving.position();
     let mut shown: Vec<String> = Vec::new();
     for round in 0..ROUNDS {
@@ -240,8 +193,7 @@ fn what_was_shown_is_in_the_log_that_comes_back() {
                 shown.push(change.1);
                 id = change.2;
             }
-            serving.child.kill().expect("kills");
-            serving.child.wait().expect("ends");
+            serving.kill();
             // What was on its way before the end counts as shown.
             while let Some(frame) = stream.frame() {
                 let data: Value = serde_json::from_str(&frame.data).expect("JSON");
@@ -251,7 +203,7 @@ fn what_was_shown_is_in_the_log_that_comes_back() {
             stop.store(true, Ordering::Relaxed);
             writing.join().expect("ends");
         });
-        serving = Serving::start(&replica);
+        serving = serve(&replica);
     }
     replica.put("last", b"v");
     let log = || -> Vec<String> {
@@ -267,7 +219,7 @@ fn what_was_shown_is_in_the_log_that_comes_back() {
     }
     assert_eq!(shown, log, "each change of the log once, and nothing else");
     wait_until("the stream to end with the node", || {
-        let _ = serving.child.kill();
+        serving.kill();
         stream.frame().is_none()
     });
 }

@@ -1,6 +1,8 @@
 //! The built program on directories of its own.
 #![allow(dead_code)]
 
+pub(crate) mod serving;
+
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
