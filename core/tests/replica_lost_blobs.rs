@@ -15,7 +15,7 @@ use strandline_core::lifecycle::api::{Done, Event, Scrub};
 use strandline_core::lifecycle::command::Command;
 use strandline_core::record::{State, Version};
 use strandline_core::wire::message::Message;
-use strandline_core::wire::own::{BlobRange, OwnMessage, SnapshotChunk, SnapshotOffer};
+use strandline_core::wire::own::{BlobRange, BlobRangeGet, OwnMessage, SnapshotChunk, SnapshotOffer};
 use strandline_core::wire::repair::Batch;
 
 fn at(sequence: u64) -> Version {
@@ -109,6 +109,27 @@ fn what_is_submitted_waits_for_the_blob_when_it_is_seen() {
     cluster.mutate(a, &[put("k2", blob_key(b"lost"))]).expect("accepted");
     rots_and_is_found(&mut cluster, a, b"lost");
     cluster.settle();
+    let pending = ["k1", "k2"].map(|name| cluster.replica(a).blob_pending(&key(name)));
+    assert_eq!((cluster.replica(a).status().tail, pending), (at(2), [true, true]));
+}
+
+/// Who finds the damage makes no difference: here it is a peer that asks for the blob.
+#[test]
+fn what_is_submitted_waits_for_a_blob_that_is_damaged_where_a_peer_asks_for_it() {
+    let mut cluster = Cluster::new(7);
+    let a = cluster.add("a", true, small_config());
+    cluster.put(a, "k1", b"lost");
+    let mut peer = Peer::without(&mut cluster, a, "b", &[]);
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    let _ = peer.settled(&mut cluster);
+    cluster.nodes[a].host.blobs.stored.insert(blob_key(b"lost"), b"rotten".to_vec());
+    cluster.mutate(a, &[put("k2", blob_key(b"lost"))]).expect("accepted");
+    let get = BlobRangeGet { key: blob_key(b"lost"), offset: 0, bytes: 100 };
+    peer.send_own(&mut cluster, OwnMessage::BlobRangeGet(get));
+    // Nothing becomes durable before the damage is found.
+    cluster.run(a, |c| !matches!(c, Command::Storage(StorageCommand::Append { .. })));
+    let heard = peer.settled(&mut cluster);
+    assert!(heard.iter().any(|m| matches!(m, Message::Own(OwnMessage::BlobAbsent { .. }))), "{heard:?}");
     let pending = ["k1", "k2"].map(|name| cluster.replica(a).blob_pending(&key(name)));
     assert_eq!((cluster.replica(a).status().tail, pending), (at(2), [true, true]));
 }

@@ -180,12 +180,12 @@ impl Follower {
     fn give(&mut self, records: &[Record]) -> Result<(), Stopped> {
         let space = log::mark(self.at).incarnation;
         for record in records {
+            // Also where the hub cannot take it: what follows is read on behind it.
+            self.at.at = record.version;
             let message = log::message(space, record);
             if let Some(topic) = log::topic(record.key.namespace()) {
                 let publish = Publish { kind: &message.kind, ..Publish::new(&message.payload) };
-                let given = self.hub.publish_at(&topic, message.mark.position, publish);
-                self.at.at = record.version;
-                match given {
+                match self.hub.publish_at(&topic, message.mark.position, publish) {
                     Ok(_) => {}
                     Err(PublishError::Closed) => return Err(Stopped::Closed),
                     // Its subscribers are told that something is missing, and where to go on.
@@ -199,7 +199,6 @@ impl Follower {
                     ) => return Err(Stopped::Broken(LostReason::Missed)),
                 }
             }
-            self.at.at = record.version;
         }
         self.hub.fed(log::position(self.at.at));
         Ok(())

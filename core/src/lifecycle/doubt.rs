@@ -94,9 +94,7 @@ impl Shared {
             Checked::Missing | Checked::Damaged => false,
         });
         if sound == Ok(false) {
-            // Any number of keys may name it.
-            self.wanted.begin_look(self.looking);
-            self.look_for_blobs();
+            self.blob_lost(key);
         }
         (waiting, sound)
     }
