@@ -18,8 +18,9 @@ pub use driver::Driver;
 pub use group::{Consumer, GroupBuilder};
 pub use reader::{Reader, ReaderBuilder};
 pub use strandline_core::stream::client::{
-    Delivery, End, Failure, Gap, GapReason, Item, LogPosition, Waited,
+    Delivery, End, Failover, Failure, Gap, GapReason, Item, LogPosition, Waited,
 };
+pub use strandline_core::stream::failover::{Doubt, Survival};
 pub use strandline_core::stream::reply::DeadLetter;
 pub use strandline_core::stream::{Event, EventId, Ids, OnceKey, Start};
 pub use streams::{Stream, StreamBuilder, Streams};

@@ -7,9 +7,10 @@ use crate::reader::ReaderBuilder;
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use strandline_core::stream::client::{Failure, HandleId};
+use strandline_core::stream::client::{Failover, Failure, HandleId};
 use strandline_core::stream::error::{CallerError, ServerFault, Setting, StreamError};
 use strandline_core::stream::event::Entry;
+use strandline_core::stream::failover::{Doubt, Survival};
 use strandline_core::stream::limits::{READ_EVENTS_DEFAULT, REPLAY_BYTES_DEFAULT};
 use strandline_core::stream::op::Condition;
 use strandline_core::stream::reply::{DeadLetter, Told};
@@ -153,7 +154,7 @@ impl Clone for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.shared().turn(|state, now| state.client.handle_forget(now, self.id));
+        self.shared().forget(self.id);
     }
 }
 
@@ -166,6 +167,28 @@ impl Stream {
     #[must_use]
     pub fn state(&self) -> Option<Handle> {
         self.shared().turn(|state, _| state.client.handle(self.id).cloned())
+    }
+
+    /// The last change of its server's history that an answer to this handle showed: whether what it had
+    /// been answered before is still so, and up to which position. `None` when there was none.
+    #[must_use]
+    pub fn failover(&self) -> Option<Failover> {
+        self.shared().failover(self.id)
+    }
+
+    /// Asks the server where it stands, and judges by that whether the last answer to this handle is still
+    /// so. A backend whose servers do not take over from each other keeps what it answered. Dropping it has
+    /// no effect.
+    pub async fn survival(&self) -> Survival {
+        let shared = self.shared();
+        if !shared.backend.fails_over() {
+            return Survival::Kept;
+        }
+        let Some(stream) = self.state().map(|handle| handle.stream().clone()) else {
+            return Survival::Unknown { reason: Doubt::NothingNoted };
+        };
+        let standing = shared.backend.standing(stream).await;
+        shared.turn(|state, _| state.client.survival(self.id, standing.as_ref()))
     }
 
     async fn ask(&self, verb: Verb) -> Result<Told, Failure> {

@@ -3,12 +3,14 @@
 use super::contract::{GroupContract, Start};
 use super::error::{CallerError, ServerFault, StreamError};
 use super::event::{Entry, EventId, Ids};
+use super::failover::Standing;
 use super::handle::Handle;
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::op::{Nonce, StreamOp, Verb};
 use super::reader::LogPosition;
 use super::reply::{Missed, StreamReply, Told};
 use super::settings::Taking;
+use super::vouching::{Failover, Judged, Vouching};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -36,6 +38,7 @@ struct Attached {
     settled: Option<EventId>,
     /// Up to here everything was given to somebody of the group.
     reached: EventId,
+    vouching: Vouching,
 }
 
 #[derive(Clone, Debug)]
@@ -146,7 +149,8 @@ impl Consumer {
             return Ok(());
         }
         let start = start.unwrap_or(self.taking.start);
-        let attached = Attached { handle: handle.clone(), start, settled: None, reached: EventId::ZERO };
+        let (handle, vouching) = (handle.clone(), Vouching::default());
+        let attached = Attached { handle, start, settled: None, reached: EventId::ZERO, vouching };
         let leases = self.attached.is_empty();
         self.phase = Phase::Joining { attached, step: Join::Bind, leases };
         Ok(())
@@ -282,6 +286,26 @@ impl Consumer {
                 Verb::GroupSweep { group, lease, grace_ms: self.taking.grace_ms }
             }
             Join::Register => Verb::GroupRegister { group, consumer: self.name.clone() },
+        }
+    }
+
+    /// Takes where the server stood beside an answer about a stream, whether it is the loop's or not; `None`
+    /// where it did not say. What it tells is to be handed out before anything of that answer.
+    ///
+    /// The group itself is as the server has it: what it forgot of a group's progress comes again.
+    pub fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+        let at = self.find(&op.stream)?;
+        let Attached { vouching, reached, .. } = &mut self.attached[at];
+        let Judged { survival, kept } = vouching.heard(standing)?;
+        Some(Failover { stream: op.stream.clone(), survival, handed_out: *reached, kept })
+    }
+
+    /// Takes note of an answer that was taken: up to where the group was given everything, by a server that
+    /// stood there.
+    pub fn note(&mut self, op: &StreamOp, standing: &Standing) {
+        if let Some(at) = self.find(&op.stream) {
+            let Attached { vouching, reached, .. } = &mut self.attached[at];
+            vouching.note_moved(*reached, standing);
         }
     }
 

@@ -27,6 +27,7 @@ pub mod retention;
 pub mod settings;
 pub mod time;
 pub mod unready;
+pub mod vouching;
 pub mod word;
 
 pub use contract::{GroupContract, Start};

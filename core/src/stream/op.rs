@@ -351,6 +351,21 @@ impl Verb {
         }
     }
 
+    /// Whether its answer hands out something that a failover may take back: positions, entries, or that
+    /// there are none. What only keeps a group going is asked again anyhow.
+    #[must_use]
+    pub const fn hands_out(&self) -> bool {
+        match self {
+            Self::Open | Self::Attend | Self::Add { .. } | Self::AddOnce { .. } | Self::Remove { .. } => true,
+            Self::Snapshot | Self::Destroy | Self::Read { .. } | Self::Replay { .. } => true,
+            Self::GroupRead { .. } | Self::GroupClaim { .. } | Self::DeadRead { .. } => true,
+            Self::GroupOpen { .. } | Self::GroupAck { .. } | Self::GroupRegister { .. } => false,
+            Self::GroupKeepAlive { .. } | Self::GroupDetach { .. } | Self::GroupSweep { .. } => false,
+            Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } | Self::GroupTold { .. } => false,
+            Self::GroupNack { .. } | Self::GroupBury { .. } | Self::DeadRemove { .. } => false,
+        }
+    }
+
     /// Whether the Pulse layout refuses it: it has no place for what this writes.
     #[must_use]
     pub const fn is_tagged_only(&self) -> bool {

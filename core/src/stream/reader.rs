@@ -3,11 +3,13 @@
 use super::contract::Start;
 use super::error::{CallerError, StreamError};
 use super::event::{Entry, EventId};
+use super::failover::{Standing, Survival};
 use super::handle::Handle;
 use super::name::StreamName;
 use super::op::{Nonce, StreamOp, Verb};
 use super::reply::{Dropped, StreamReply, Told};
 use super::settings::Taking;
+use super::vouching::{Failover, Judged, Vouching};
 use alloc::vec::Vec;
 
 /// A part: it holds positions and decides what is asked next. It does no I/O.
@@ -29,13 +31,25 @@ struct Attached {
     after: EventId,
     /// How many entries had been published up to there; `None` where nobody counted.
     seen: Option<u64>,
+    notes: Notes,
+}
+
+/// What is noted of an attached stream's server.
+#[derive(Clone, Debug, Default)]
+struct Notes {
+    vouching: Vouching,
+    /// Where the server stood beside the answer that is being taken.
+    standing: Option<Standing>,
+    /// The answer that is being taken comes from a history without the end of what was read: to be read on
+    /// from here.
+    back_to: Option<EventId>,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
     Idle,
     /// Binding a stream that is to be read too.
-    Attaching(Handle),
+    Attaching(Handle, Notes),
     /// Looking whether an attached generation still lives.
     Checking(usize),
     /// Reading on, stream by stream.
@@ -96,7 +110,7 @@ impl Reader {
         self.is_open()?;
         self.phase = match self.find(handle.stream()) {
             Some(at) => Phase::Checking(at),
-            None => Phase::Attaching(handle.clone()),
+            None => Phase::Attaching(handle.clone(), Notes::default()),
         };
         Ok(())
     }
@@ -152,7 +166,7 @@ impl Reader {
     pub fn op(&self, nonce: Nonce) -> Option<StreamOp> {
         match &self.phase {
             Phase::Idle => None,
-            Phase::Attaching(handle) => Some(handle.op(Verb::Attend, nonce)),
+            Phase::Attaching(handle, _) => Some(handle.op(Verb::Attend, nonce)),
             Phase::Checking(at) => Some(self.attached.get(*at)?.handle.op(Verb::Attend, nonce)),
             Phase::Reading(at) => {
                 let attached = self.attached.get(*at)?;
@@ -160,6 +174,27 @@ impl Reader {
                 Some(attached.handle.op(verb, nonce))
             }
         }
+    }
+
+    /// Takes where the server stood beside an answer that [`Reader::answered`] is given next; `None` where
+    /// it did not say. What it tells is to be handed out before anything of that answer.
+    ///
+    /// Where the server lacks the end of what was read, the reader goes back to the last position that is
+    /// known to be kept: what is there now behind it is another history, and read whole.
+    pub fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+        let (notes, handed_out) = match &mut self.phase {
+            Phase::Attaching(_, notes) => (notes, EventId::ZERO),
+            Phase::Idle | Phase::Checking(_) | Phase::Reading(_) => {
+                let attached = self.attached.iter_mut().find(|a| *a.handle.stream() == op.stream)?;
+                (&mut attached.notes, attached.after)
+            }
+        };
+        notes.standing = standing.copied();
+        let Judged { survival, kept } = notes.vouching.heard(standing)?;
+        if survival == Survival::Lost {
+            notes.back_to = kept;
+        }
+        Some(Failover { stream: op.stream.clone(), survival, handed_out, kept })
     }
 
     /// Takes an answer, and tells what it brought.
@@ -174,7 +209,7 @@ impl Reader {
         let phase = core::mem::replace(&mut self.phase, Phase::Idle);
         match phase {
             Phase::Idle => Ok(Read::More),
-            Phase::Attaching(mut handle) => {
+            Phase::Attaching(mut handle, mut notes) => {
                 handle.answered(&op.verb, &result);
                 let reply = result?;
                 let (last, added) = if let Told::Attended { last, added } = reply.told {
@@ -188,7 +223,8 @@ impl Reader {
                     Start::Oldest => (EventId::ZERO, None),
                     Start::After(id) => (id, None),
                 };
-                self.attached.push(Attached { handle, after, seen });
+                notes.note(after);
+                self.attached.push(Attached { handle, after, seen, notes });
                 self.attached.sort_by(|a, b| a.handle.stream().cmp(b.handle.stream()));
                 Ok(Read::More)
             }
@@ -215,6 +251,11 @@ impl Reader {
             }
         };
         let Told::Read { mut entries, added, kept, anchored } = reply.told else { return Ok(Read::More) };
+        if let Some(kept) = attached.notes.back_to.take() {
+            (attached.after, attached.seen) = (kept, None);
+            self.phase = Phase::Reading(at);
+            return Ok(Read::More);
+        }
         if attached.is_lost(added) {
             let after = attached.after;
             (attached.after, attached.seen) = (EventId::ZERO, Some(0));
@@ -227,6 +268,14 @@ impl Reader {
         let filter = &self.taking.filter;
         entries.retain(|entry| entry.stored.event().is_some_and(|event| filter.shows(event)));
         Ok(Read::Entries(op.stream.clone(), entries, dropped))
+    }
+}
+
+impl Notes {
+    fn note(&mut self, at: EventId) {
+        if let Some(standing) = self.standing.take() {
+            self.vouching.note(at, &standing);
+        }
     }
 }
 
@@ -258,6 +307,7 @@ impl Attached {
         };
         if let Some(last) = entries.last() {
             self.after = last.id;
+            self.notes.note(last.id);
         }
         let missing = |kept: u64| {
             let missing = seen.map(|seen| added.saturating_sub(seen).saturating_sub(kept));

@@ -3,6 +3,7 @@
 mod command;
 mod consuming;
 mod event;
+mod keeping;
 mod party;
 mod reading;
 mod repeat;
@@ -11,6 +12,8 @@ mod tend;
 mod tending;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_failover;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, Origin, PartyId, Waited, op,
@@ -19,11 +22,15 @@ pub use self::consuming::{Consume, Give};
 pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
 pub use super::reader::LogPosition;
 pub use super::reply::GapReason;
+pub use super::vouching::Failover;
 
+use self::command::Said;
 use self::consuming::Consuming;
+use self::keeping::Keeping;
 use self::party::{Held, Party, Seat};
 use self::reading::{Reading, Want};
 use super::error::CallerError;
+use super::failover::{Doubt, Standing, Survival};
 use super::handle::Handle;
 use super::layout::Layout;
 use super::name::StreamName;
@@ -78,7 +85,7 @@ pub struct StreamClient {
     seed: Seed,
     /// How many numbers were given out: of nonces, calls, handles and parties.
     next: u64,
-    handles: BTreeMap<HandleId, Handle>,
+    handles: BTreeMap<HandleId, Keeping>,
     /// Calls that wait to be asked again.
     repeats: BTreeMap<CallId, Call>,
     seats: BTreeMap<PartyId, Seat>,
@@ -152,19 +159,19 @@ impl StreamClient {
         wanted: Wanted,
     ) -> Result<HandleId, CallerError> {
         let handle = Handle::new(stream, wanted, self.layout)?;
-        Ok(self.keep(now, handle))
+        Ok(self.keep(now, Keeping::new(handle)))
     }
 
     /// Another handle, bound to what this one is bound to.
     pub fn handle_clone(&mut self, now: Now, of: HandleId) -> Option<HandleId> {
-        let handle = self.handles.get(&of)?.clone();
-        Some(self.keep(now, handle))
+        let kept = self.handles.get(&of)?.clone();
+        Some(self.keep(now, kept))
     }
 
-    fn keep(&mut self, now: Now, handle: Handle) -> HandleId {
+    fn keep(&mut self, now: Now, keeping: Keeping) -> HandleId {
         self.now = self.now.latest(now);
         let id = HandleId(self.number());
-        self.handles.insert(id, handle);
+        self.handles.insert(id, keeping);
         id
     }
 
@@ -177,7 +184,16 @@ impl StreamClient {
     /// A handle as it is.
     #[must_use]
     pub fn handle(&self, handle: HandleId) -> Option<&Handle> {
-        self.handles.get(&handle)
+        self.handles.get(&handle).map(|keeping| &keeping.handle)
+    }
+
+    /// Whether what a handle was answered last is still so at a server that stands there; `None` where it
+    /// does not say. It changes nothing.
+    pub fn survival(&self, handle: HandleId, standing: Option<&Standing>) -> Survival {
+        match self.handles.get(&handle) {
+            Some(keeping) => keeping.survival(standing),
+            None => Survival::Unknown { reason: Doubt::NothingNoted },
+        }
     }
 
     /// Asks by a handle. It ends with [`ClientEvent::Called`]; what may be asked again after an unknown
@@ -188,7 +204,7 @@ impl StreamClient {
         let nonce = self.nonce();
         match self.handles.get(&handle) {
             Some(asks) => {
-                let op = asks.op(verb, nonce);
+                let op = asks.handle.op(verb, nonce);
                 self.ask(call, Call { by: By::Handle(handle), op, unanswered: 0 });
             }
             None => self.out.event(ClientEvent::Called { call, result: Err(Failure::Closed) }),
@@ -222,7 +238,7 @@ impl StreamClient {
     }
 
     fn clones(&self, streams: &[HandleId]) -> Vec<Handle> {
-        streams.iter().filter_map(|id| self.handles.get(id)).cloned().collect()
+        streams.iter().filter_map(|id| self.handles.get(id)).map(|keeping| keeping.handle.clone()).collect()
     }
 
     fn seat(&mut self, party: Party) -> PartyId {
@@ -261,8 +277,8 @@ impl StreamClient {
     }
 
     fn ask(&mut self, call: CallId, of: Call) {
-        let op = of.op.clone();
-        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Call(call) };
+        let (op, noted) = (of.op.clone(), of.op.verb.hands_out());
+        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Call(call), noted };
         self.out.command(Purpose::Call(call, of), make);
     }
 
@@ -280,8 +296,8 @@ impl StreamClient {
             match want {
                 Ok(Want::Ask(op)) => {
                     seat.held = Held::Step;
-                    let asked = op.clone();
-                    let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id) };
+                    let (asked, noted) = (op.clone(), op.verb.hands_out());
+                    let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id), noted };
                     return self.out.command(Purpose::Step(id, asked), make);
                 }
                 Ok(Want::Wait { logs, wait_ms }) => {
@@ -310,12 +326,15 @@ impl StreamClient {
 
     /// A call ended, or is to be asked again.
     fn called(&mut self, call: CallId, mut of: Call, execution: Execution) {
-        let result = match execution {
-            Execution::Ended(Outcome::Answered { result, .. }) => {
+        let (outcome, said) = execution.parts();
+        let result = match outcome {
+            Some(Outcome::Answered { result, .. }) => {
                 match of.by {
                     By::Handle(id) => {
-                        if let Some(handle) = self.handles.get_mut(&id) {
-                            handle.answered(&of.op.verb, &result);
+                        if let Some(keeping) = self.handles.get_mut(&id)
+                            && let Some(failover) = keeping.answered(&of.op.verb, &result, said)
+                        {
+                            self.out.event(ClientEvent::Failover { handle: id, failover });
                         }
                     }
                     By::Party(id) => {
@@ -326,26 +345,28 @@ impl StreamClient {
                 }
                 result.map(|reply| reply.told).map_err(Failure::Refused)
             }
-            Execution::Ended(Outcome::Uncertain(_)) if repeat::call(&of.op, of.unanswered) => {
+            Some(Outcome::Uncertain(_)) if repeat::call(&of.op, of.unanswered) => {
                 of.unanswered += 1;
                 let wait_ms = repeat::wait_ms(&self.seed, call.0, of.unanswered);
                 self.deadlines.arm(Timer::Repeat(call), self.now.mono.after_ms(wait_ms));
                 self.repeats.insert(call, of);
                 return;
             }
-            Execution::Ended(Outcome::Uncertain(uncertain)) => Err(Failure::Uncertain(Box::new(uncertain))),
-            Execution::GivenUp => Err(Failure::Uncertain(Box::new(Uncertain::new(of.op)))),
+            Some(Outcome::Uncertain(uncertain)) => Err(Failure::Uncertain(Box::new(uncertain))),
+            None => Err(Failure::Uncertain(Box::new(Uncertain::new(of.op)))),
         };
         self.out.event(ClientEvent::Called { call, result });
     }
 
     /// A step of a loop ended.
     fn stepped(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
+        let (outcome, said) = execution.parts();
+        self.lived_through(id, op, said);
         let Some(seat) = self.seats.get_mut(&id) else { return };
         seat.held = Held::No;
-        let result = match execution {
-            Execution::Ended(Outcome::Answered { result, .. }) => result,
-            Execution::Ended(Outcome::Uncertain(_)) | Execution::GivenUp => {
+        let result = match outcome {
+            Some(Outcome::Answered { result, .. }) => result,
+            Some(Outcome::Uncertain(_)) | None => {
                 // The part has not moved: it asks the same again.
                 seat.unleft += u32::from(seat.closing);
                 let uncertain = Failure::Uncertain(Box::new(Uncertain::new(op.clone())));
@@ -367,6 +388,13 @@ impl StreamClient {
             Err(error) if seat.closing => self.end(id, End::Failed(Failure::Refused(error))),
             Err(error) if seat.party.outlives(&error) => self.trouble(id, Failure::Refused(error)),
             Err(error) => self.end(id, End::Failed(Failure::Refused(error))),
+        }
+    }
+
+    /// Tells of a change of history before anything of the answer that showed it.
+    fn lived_through(&mut self, id: PartyId, op: &StreamOp, said: Said) {
+        if let Some(failover) = self.seats.get_mut(&id).and_then(|seat| seat.party.heard(op, said)) {
+            self.out.event(ClientEvent::Items { party: id, items: alloc::vec![Item::Failover(failover)] });
         }
     }
 

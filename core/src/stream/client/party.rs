@@ -1,11 +1,13 @@
 //! A reader or consumer under the root, and what is outstanding of it.
 
+use super::command::Said;
 use super::consuming::Consuming;
 use super::event::Item;
 use super::reading::{Reading, Want};
 use crate::stream::error::{CallerError, StreamError};
 use crate::stream::op::{Nonce, StreamOp};
 use crate::stream::reply::StreamReply;
+use crate::stream::vouching::Failover;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -94,6 +96,15 @@ impl Party {
             // A reader leaves no trace.
             Self::Reader(_) => None,
             Self::Consumer(consuming) => consuming.leave(nonce),
+        }
+    }
+
+    /// Takes what an answer says of its server's history, before the answer itself.
+    pub(super) fn heard(&mut self, op: &StreamOp, said: Said) -> Option<Failover> {
+        let Said::Stands(standing) = said else { return None };
+        match self {
+            Self::Reader(reading) => reading.heard(op, standing.as_ref()),
+            Self::Consumer(consuming) => consuming.heard(op, standing.as_ref()),
         }
     }
 

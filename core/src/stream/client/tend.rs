@@ -95,17 +95,19 @@ impl StreamClient {
         let Some(seat) = self.seats.get_mut(&id).filter(|seat| !seat.tends && !seat.closing) else { return };
         let Some(op) = seat.consumer().and_then(|consuming| consuming.chore(nonce)) else { return };
         seat.tends = true;
-        let asked = op.clone();
-        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id) };
+        let (asked, noted) = (op.clone(), op.verb.hands_out());
+        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id), noted };
         self.out.command(Purpose::Chore(id, asked), make);
     }
 
     /// A chore ended.
     pub(super) fn tended(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
+        let (outcome, said) = execution.parts();
+        self.lived_through(id, op, said);
         let Some(seat) = self.seats.get_mut(&id) else { return };
-        let result = match execution {
-            Execution::Ended(Outcome::Answered { result, .. }) => result,
-            Execution::Ended(Outcome::Uncertain(_)) | Execution::GivenUp => {
+        let result = match outcome {
+            Some(Outcome::Answered { result, .. }) => result,
+            Some(Outcome::Uncertain(_)) | None => {
                 // The same chore is done again. Events taken over by an answer that never came are
                 // pending here, and come back by a later claim.
                 let wait_ms = repeat::wait_ms(&self.seed, id.0, 1);

@@ -17,32 +17,34 @@ use core::time::Duration;
 const GRACE_MS: u64 = 4000;
 
 /// A server, and a client whose commands are executed at once, unless answers are lost.
-struct World {
-    server: Keyspace,
-    client: StreamClient,
-    now_ms: u64,
+pub(super) struct World {
+    pub(super) server: Keyspace,
+    pub(super) client: StreamClient,
+    pub(super) now_ms: u64,
     /// So many answers are lost, after their effect.
     lose: u32,
     asked: Vec<Verb>,
     waits: Vec<crate::ticket::Ticket<op::Wait>>,
-    events: Vec<ClientEvent>,
+    pub(super) events: Vec<ClientEvent>,
     /// Has room for more whenever it was handed something.
     eager: bool,
+    /// Where the server stands; `None` for one that knows no failovers.
+    pub(super) standing: Option<Standing>,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let client = StreamClient::new(Layout::Tagged, Run(1), Seed::new([3; 32]), Now::default());
         let server = Keyspace::new(Layout::Tagged);
         let (asked, waits, events) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server, client, now_ms: 0, lose: 0, asked, waits, events, eager: false }
+        Self { server, client, now_ms: 0, lose: 0, asked, waits, events, eager: false, standing: None }
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now { mono: Instant(self.now_ms * 1_000_000), wall: WallTime(0) }
     }
 
-    fn handle(&mut self, max_len: u64) -> HandleId {
+    pub(super) fn handle(&mut self, max_len: u64) -> HandleId {
         self.handle_of("s", max_len)
     }
 
@@ -51,11 +53,11 @@ impl World {
         self.client.handle_stream(self.now(), StreamName::new(stream).unwrap(), wanted).unwrap()
     }
 
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         while let Some(command) = self.client.poll_command() {
             match command {
                 Command::Wait { ticket, .. } => self.waits.push(ticket),
-                Command::Execute { ticket, op, .. } => {
+                Command::Execute { ticket, op, noted, .. } => {
                     self.asked.push(op.verb.clone());
                     let at = ServerTime::from_ms(1_000_000 + self.now_ms);
                     let result = self.server.apply(at, &op);
@@ -65,7 +67,11 @@ impl World {
                     } else {
                         Outcome::Answered { at: Some(at), result }
                     };
-                    self.client.handle_completion(self.now(), ticket.complete(Ok(Execution::Ended(outcome))));
+                    let execution = match self.standing {
+                        Some(_) if noted => Execution::Beside { outcome, standing: self.standing },
+                        Some(_) | None => Execution::Ended(outcome),
+                    };
+                    self.client.handle_completion(self.now(), ticket.complete(Ok(execution)));
                 }
             }
             self.hear();
@@ -83,7 +89,7 @@ impl World {
     }
 
     /// Lets time pass in steps, as deadlines and waits come.
-    fn pass_ms(&mut self, ms: u64) {
+    pub(super) fn pass_ms(&mut self, ms: u64) {
         let until_ms = self.now_ms + ms;
         while self.now_ms < until_ms {
             self.now_ms = (self.now_ms + 50).min(until_ms);
@@ -95,7 +101,7 @@ impl World {
         }
     }
 
-    fn call(&mut self, handle: HandleId, verb: Verb) -> Option<Result<Told, Failure>> {
+    pub(super) fn call(&mut self, handle: HandleId, verb: Verb) -> Option<Result<Told, Failure>> {
         let call = self.client.handle_call(self.now(), handle, verb);
         self.run();
         self.result(call)
@@ -108,7 +114,7 @@ impl World {
         })
     }
 
-    fn add(&mut self, handle: HandleId) -> EventId {
+    pub(super) fn add(&mut self, handle: HandleId) -> EventId {
         let event = Event::new("e", "").unwrap();
         match self.call(handle, Verb::Add { event, condition: Condition::Always }) {
             Some(Ok(Told::Added { id: Some(id) })) => id,
@@ -116,7 +122,7 @@ impl World {
         }
     }
 
-    fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
+    pub(super) fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
         self.consumer_of(&[handle], consumer)
     }
 
@@ -132,12 +138,12 @@ impl World {
         party
     }
 
-    fn want(&mut self, party: PartyId) {
+    pub(super) fn want(&mut self, party: PartyId) {
         self.client.handle_want(self.now(), party);
         self.run();
     }
 
-    fn items(&mut self, party: PartyId) -> Vec<Item> {
+    pub(super) fn items(&mut self, party: PartyId) -> Vec<Item> {
         let mut all = Vec::new();
         self.events.retain(|event| {
             let ClientEvent::Items { party: of, items } = event else { return true };
@@ -155,7 +161,7 @@ impl World {
             .iter()
             .map(|item| match item {
                 Item::Event(delivery) => (delivery.id, delivery.count),
-                Item::Gap(gap) => panic!("{gap:?}"),
+                other @ (Item::Gap(_) | Item::Failover(_)) => panic!("{other:?}"),
             })
             .collect()
     }
@@ -168,7 +174,7 @@ impl World {
     }
 }
 
-fn name() -> StreamName {
+pub(super) fn name() -> StreamName {
     StreamName::new("s").unwrap()
 }
 
