@@ -8,6 +8,7 @@ use super::handle::Handle;
 use super::name::StreamName;
 use super::op::{Nonce, StreamOp, Verb};
 use super::reply::{Dropped, StreamReply, Told};
+use super::resting::Resting;
 use super::settings::Taking;
 use super::vouching::{Failover, Judged, Vouching};
 use alloc::vec::Vec;
@@ -22,6 +23,7 @@ pub struct Reader {
     taking: Taking,
     attached: Vec<Attached>,
     phase: Phase,
+    resting: Resting,
     closed: bool,
 }
 
@@ -82,8 +84,9 @@ pub enum Read {
 impl Reader {
     /// A reader of nothing yet; [`Reader::attach`] follows.
     #[must_use]
-    pub const fn new(taking: Taking) -> Self {
-        Self { taking, attached: Vec::new(), phase: Phase::Idle, closed: false }
+    pub fn new(taking: Taking) -> Self {
+        let resting = Resting::default();
+        Self { taking, attached: Vec::new(), phase: Phase::Idle, resting, closed: false }
     }
 
     /// How many streams are attached.
@@ -92,14 +95,15 @@ impl Reader {
         self.attached.len()
     }
 
-    /// Where each attached stream is read on from. For waiting.
+    /// Where each attached stream that is not left out is read on from. For waiting.
     #[must_use]
     pub fn positions(&self) -> Vec<LogPosition> {
         let position = |attached: &Attached| {
             let (stream, bound) = (attached.handle.stream().clone(), attached.handle.bound()?);
             Some(LogPosition { stream, generation: bound.generation, after: attached.after })
         };
-        self.attached.iter().filter_map(position).collect()
+        let awake = self.attached.iter().filter(|a| !self.resting.is_asleep(a.handle.stream()));
+        awake.filter_map(position).collect()
     }
 
     /// Begins to attach a stream. Attaching it twice asks whether it is still there.
@@ -137,8 +141,29 @@ impl Reader {
         if self.closed {
             return Err(CallerError::ReaderClosed);
         }
-        self.phase = Phase::Reading(0);
+        self.phase = Phase::Reading(self.awake(0));
         Ok(())
+    }
+
+    /// Goes on behind a stream whose read had no answer, or was refused by its server for now, and leaves
+    /// it out until [`Reader::rouse`]; how often it has failed in a row. `None` where the operation was
+    /// no read, or there is no other stream: then it is asked again.
+    pub fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        let is_read = matches!(op.verb, Verb::Read { .. });
+        let at = self.find(&op.stream).filter(|_| is_read && self.attached.len() > 1)?;
+        let failures = self.resting.rest(&op.stream);
+        self.phase = Phase::Reading(self.awake(at + 1));
+        Some(failures)
+    }
+
+    /// Lets streams that were left out be read again, from the next pass on.
+    pub fn rouse(&mut self) {
+        self.resting.rouse();
+    }
+
+    /// The first place from `at` on that is to be read.
+    fn awake(&self, at: usize) -> usize {
+        self.resting.next(at, self.attached.iter().map(|attached| attached.handle.stream()))
     }
 
     /// Ends the reader. There is nothing to leave.
@@ -262,10 +287,11 @@ impl Reader {
             self.phase = Phase::Reading(at);
             return Ok(Read::Lost(op.stream.clone(), after));
         }
-        self.phase = Phase::Reading(at + 1);
+        self.resting.answered(&op.stream);
         let caught_up = entries.len() < self.taking.events_max as usize;
         let dropped = attached.note_read(&entries, added, kept, anchored, caught_up);
         let filter = &self.taking.filter;
+        self.phase = Phase::Reading(self.awake(at + 1));
         entries.retain(|entry| entry.stored.event().is_some_and(|event| filter.shows(event)));
         Ok(Read::Entries(op.stream.clone(), entries, dropped))
     }

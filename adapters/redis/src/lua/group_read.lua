@@ -2,7 +2,7 @@
 local group, consumer, most = ARGV[ARG + 1], ARGV[ARG + 2], ARGV[ARG + 3]
 local plan, no = S.bind()
 if not plan then return no end
-no = no_group(plan, group)
+no = S.books_fault(plan, group) or no_group(plan, group)
 if no then return no end
 local streams = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', most, 'STREAMS', plan.keys.log, '>')
 local entries = streams and streams[1] and streams[1][2] or {}

@@ -135,6 +135,15 @@ impl Consuming {
         self.consumer.op(nonce).map(Want::Ask)
     }
 
+    /// Goes on behind a stream whose read failed; how often it has in a row.
+    pub(super) fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        self.consumer.rest(op).filter(|_| self.is_ready())
+    }
+
+    pub(super) fn rouse(&mut self) {
+        self.consumer.rouse();
+    }
+
     /// Takes where the server stood beside an answer, before the answer.
     pub(super) fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
         self.standing = standing.copied();

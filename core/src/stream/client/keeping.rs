@@ -57,6 +57,6 @@ fn position(told: &Told) -> Option<EventId> {
         Told::Done | Told::Removed { .. } | Told::Destroyed { .. } | Told::Dead(_) => None,
         Told::Taken { .. } | Told::GroupOpened { .. } | Told::Acked { .. } | Told::Detached { .. } => None,
         Told::Leased { .. } | Told::Claimed { .. } | Told::Nacked { .. } | Told::Buried { .. } => None,
-        Told::Swept { .. } => None,
+        Told::Swept { .. } | Told::Groups(_) => None,
     }
 }

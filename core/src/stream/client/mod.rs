@@ -2,6 +2,7 @@
 
 mod command;
 mod consuming;
+mod counters;
 mod event;
 mod keeping;
 mod party;
@@ -13,12 +14,15 @@ mod tending;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_counters;
+#[cfg(test)]
 mod tests_failover;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, Origin, PartyId, Waited, op,
 };
 pub use self::consuming::{Consume, Give};
+pub use self::counters::{Failovers, Fenced, Missing, StreamCounters};
 pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
 pub use super::reader::LogPosition;
 pub use super::reply::GapReason;
@@ -89,6 +93,7 @@ pub struct StreamClient {
     /// Calls that wait to be asked again.
     repeats: BTreeMap<CallId, Call>,
     seats: BTreeMap<PartyId, Seat>,
+    counters: StreamCounters,
 }
 
 /// What a command was for.
@@ -123,6 +128,7 @@ enum Timer {
     KeepAlive(PartyId),
     LookAfter(PartyId),
     TendAgain(PartyId),
+    Rouse(PartyId),
 }
 
 impl StreamClient {
@@ -139,6 +145,7 @@ impl StreamClient {
             handles: BTreeMap::new(),
             repeats: BTreeMap::new(),
             seats: BTreeMap::new(),
+            counters: StreamCounters::default(),
         }
     }
 
@@ -146,6 +153,12 @@ impl StreamClient {
     #[must_use]
     pub const fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// What it has counted so far.
+    #[must_use]
+    pub const fn counters(&self) -> &StreamCounters {
+        &self.counters
     }
 
     /// A handle; nothing is asked of the server.
@@ -317,7 +330,7 @@ impl StreamClient {
 
     fn end(&mut self, id: PartyId, end: End) {
         if self.seats.remove(&id).is_some() {
-            for timer in [Timer::Again, Timer::KeepAlive, Timer::LookAfter, Timer::TendAgain] {
+            for timer in [Timer::Again, Timer::KeepAlive, Timer::LookAfter, Timer::TendAgain, Timer::Rouse] {
                 self.deadlines.disarm(timer(id));
             }
             self.out.event(ClientEvent::Ended { party: id, end });
@@ -327,6 +340,7 @@ impl StreamClient {
     /// A call ended, or is to be asked again.
     fn called(&mut self, call: CallId, mut of: Call, execution: Execution) {
         let (outcome, said) = execution.parts();
+        self.counters.ended(outcome.as_ref());
         let result = match outcome {
             Some(Outcome::Answered { result, .. }) => {
                 match of.by {
@@ -334,6 +348,7 @@ impl StreamClient {
                         if let Some(keeping) = self.handles.get_mut(&id)
                             && let Some(failover) = keeping.answered(&of.op.verb, &result, said)
                         {
+                            self.counters.survived(failover.survival);
                             self.out.event(ClientEvent::Failover { handle: id, failover });
                         }
                     }
@@ -361,6 +376,7 @@ impl StreamClient {
     /// A step of a loop ended.
     fn stepped(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
         let (outcome, said) = execution.parts();
+        self.counters.ended(outcome.as_ref());
         self.lived_through(id, op, said);
         let Some(seat) = self.seats.get_mut(&id) else { return };
         seat.held = Held::No;
@@ -373,20 +389,18 @@ impl StreamClient {
                 if seat.unleft > repeat::CALL_REPEATS_MAX {
                     return self.end(id, End::Failed(uncertain));
                 }
-                return self.trouble(id, uncertain);
+                return self.trouble(id, op, uncertain);
             }
         };
         match seat.party.answered(op, result) {
             Ok(items) => {
                 seat.failures = 0;
-                if !items.is_empty() {
-                    self.out.event(ClientEvent::Items { party: id, items });
-                }
+                self.hand_out(id, items);
                 self.advance(id);
             }
             // What cannot be left is told to who leaves; it stays to be claimed after its grace.
             Err(error) if seat.closing => self.end(id, End::Failed(Failure::Refused(error))),
-            Err(error) if seat.party.outlives(&error) => self.trouble(id, Failure::Refused(error)),
+            Err(error) if seat.party.outlives(&error) => self.trouble(id, op, Failure::Refused(error)),
             Err(error) => self.end(id, End::Failed(Failure::Refused(error))),
         }
     }
@@ -394,19 +408,33 @@ impl StreamClient {
     /// Tells of a change of history before anything of the answer that showed it.
     fn lived_through(&mut self, id: PartyId, op: &StreamOp, said: Said) {
         if let Some(failover) = self.seats.get_mut(&id).and_then(|seat| seat.party.heard(op, said)) {
-            self.out.event(ClientEvent::Items { party: id, items: alloc::vec![Item::Failover(failover)] });
+            self.hand_out(id, alloc::vec![Item::Failover(failover)]);
         }
     }
 
-    /// Something failed that is tried again, after a while that grows.
-    fn trouble(&mut self, id: PartyId, failure: Failure) {
+    fn hand_out(&mut self, party: PartyId, items: Vec<Item>) {
+        if !items.is_empty() {
+            self.counters.items(&items);
+            self.out.event(ClientEvent::Items { party, items });
+        }
+    }
+
+    /// Something failed that is tried again, after a while that grows. The other streams go on meanwhile.
+    fn trouble(&mut self, id: PartyId, op: &StreamOp, failure: Failure) {
         let Some(seat) = self.seats.get_mut(&id) else { return };
-        pause(seat, id, &self.seed, &mut self.deadlines, self.now);
         self.out.event(ClientEvent::Trouble { party: id, failure });
+        let resting = if seat.closing { None } else { seat.party.rest(op) };
+        let Some(failures) = resting else {
+            return pause(seat, id, &self.seed, &mut self.deadlines, self.now);
+        };
+        let wait_ms = repeat::wait_ms(&self.seed, id.0, failures);
+        self.deadlines.arm(Timer::Rouse(id), self.now.mono.after_ms(wait_ms));
+        self.advance(id);
     }
 
     fn waited(&mut self, id: PartyId, waited: Waited) {
-        let Some(seat) = self.seats.get_mut(&id) else { return };
+        // Who leaves did not stay for it.
+        let Some(seat) = self.seats.get_mut(&id).filter(|seat| seat.held == Held::Wait) else { return };
         seat.held = Held::No;
         match waited {
             Waited::Rung | Waited::TimeOut => self.advance(id),
@@ -460,6 +488,11 @@ impl Machine for StreamClient {
                     if let Some(seat) = self.seats.get_mut(&party) {
                         seat.held = Held::No;
                         self.advance(party);
+                    }
+                }
+                Timer::Rouse(party) => {
+                    if let Some(seat) = self.seats.get_mut(&party) {
+                        seat.party.rouse();
                     }
                 }
                 Timer::KeepAlive(party) => self.keep_alive(party),

@@ -99,6 +99,23 @@ impl Party {
         }
     }
 
+    /// Goes on behind a stream whose read failed, and leaves it out for a while; how often it has failed in a
+    /// row. `None` where there is nothing else to go on with.
+    pub(super) fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        match self {
+            Self::Reader(reading) => reading.rest(op),
+            Self::Consumer(consuming) => consuming.rest(op),
+        }
+    }
+
+    /// Lets what was left out be read again.
+    pub(super) fn rouse(&mut self) {
+        match self {
+            Self::Reader(reading) => reading.rouse(),
+            Self::Consumer(consuming) => consuming.rouse(),
+        }
+    }
+
     /// Takes what an answer says of its server's history, before the answer itself.
     pub(super) fn heard(&mut self, op: &StreamOp, said: Said) -> Option<Failover> {
         let Said::Stands(standing) = said else { return None };

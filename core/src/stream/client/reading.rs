@@ -61,6 +61,15 @@ impl Reading {
         self.next(nonce)
     }
 
+    /// Goes on behind a stream whose read failed; how often it has in a row.
+    pub(super) fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        self.reader.rest(op).filter(|_| self.is_ready())
+    }
+
+    pub(super) fn rouse(&mut self) {
+        self.reader.rouse();
+    }
+
     /// Takes where the server stood beside an answer, before the answer.
     pub(super) fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
         self.reader.heard(op, standing)

@@ -22,12 +22,14 @@ pub(super) struct World {
     pub(super) client: StreamClient,
     pub(super) now_ms: u64,
     /// So many answers are lost, after their effect.
-    lose: u32,
+    pub(super) lose: u32,
     asked: Vec<Verb>,
     waits: Vec<crate::ticket::Ticket<op::Wait>>,
     pub(super) events: Vec<ClientEvent>,
     /// Has room for more whenever it was handed something.
     eager: bool,
+    /// Streams whose server gives no answer.
+    pub(super) gone: Vec<StreamName>,
     /// Where the server stands; `None` for one that knows no failovers.
     pub(super) standing: Option<Standing>,
 }
@@ -37,7 +39,18 @@ impl World {
         let client = StreamClient::new(Layout::Tagged, Run(1), Seed::new([3; 32]), Now::default());
         let server = Keyspace::new(Layout::Tagged);
         let (asked, waits, events) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server, client, now_ms: 0, lose: 0, asked, waits, events, eager: false, standing: None }
+        Self {
+            server,
+            client,
+            now_ms: 0,
+            lose: 0,
+            asked,
+            waits,
+            events,
+            eager: false,
+            gone: Vec::new(),
+            standing: None,
+        }
     }
 
     pub(super) fn now(&self) -> Now {
@@ -60,11 +73,14 @@ impl World {
                 Command::Execute { ticket, op, noted, .. } => {
                     self.asked.push(op.verb.clone());
                     let at = ServerTime::from_ms(1_000_000 + self.now_ms);
-                    let result = self.server.apply(at, &op);
-                    let outcome = if self.lose > 0 {
+                    let outcome = if self.gone.contains(&op.stream) {
+                        Outcome::Uncertain(Uncertain::new(op))
+                    } else if self.lose > 0 {
+                        let _ = self.server.apply(at, &op);
                         self.lose -= 1;
                         Outcome::Uncertain(Uncertain::new(op))
                     } else {
+                        let result = self.server.apply(at, &op);
                         Outcome::Answered { at: Some(at), result }
                     };
                     let execution = match self.standing {
@@ -98,6 +114,19 @@ impl World {
                 self.client.handle_completion(self.now(), ticket.complete(Ok(Waited::TimeOut)));
             }
             self.run();
+        }
+    }
+
+    /// Another client takes the lease of the group, when it lapses or at once.
+    pub(super) fn steal_lease(&mut self) {
+        let mut handle = Handle::new(name(), Wanted::default(), Layout::Tagged).unwrap();
+        // The owner stands still meanwhile.
+        self.now_ms += 60_000;
+        let group = GroupName::new("g").unwrap();
+        for verb in [Verb::Open, Verb::LeaseAcquire { group, owner: "other".into(), lease_ms: 60_000 }] {
+            let op = handle.op(verb, Nonce([9; 16]));
+            let result = self.server.apply(ServerTime::from_ms(1_000_000 + self.now_ms), &op);
+            handle.answered(&op.verb, &result);
         }
     }
 
@@ -166,7 +195,7 @@ impl World {
             .collect()
     }
 
-    fn give(&mut self, party: PartyId, give: Give, id: EventId) -> Option<Result<Told, Failure>> {
+    pub(super) fn give(&mut self, party: PartyId, give: Give, id: EventId) -> Option<Result<Told, Failure>> {
         let ids = Ids::new([id]).unwrap();
         let call = self.client.handle_give(self.now(), party, &name(), give, ids);
         self.run();
@@ -242,6 +271,41 @@ fn what_is_wanted_while_other_streams_are_still_read_is_brought() {
         world.pass_ms(200);
         assert_eq!(world.ids(party), [(id, 1)]);
     }
+}
+
+/// The streams may lie on several servers.
+#[test]
+fn a_stream_whose_server_is_gone_holds_up_no_other() {
+    let mut world = World::new();
+    let (first, second) = (world.handle_of("s", 10), world.handle_of("t", 10));
+    let consumer = world.consumer_of(&[first, second], "a");
+    let taking = TakeSettings::new().taking().unwrap();
+    let reader = world.client.handle_reader(world.now(), &[first, second], taking);
+    world.run();
+    world.eager = true;
+    world.gone = alloc::vec![name()];
+    for party in [consumer, reader] {
+        world.want(party);
+    }
+    for _ in 0..5 {
+        let id = world.add(second);
+        world.pass_ms(300);
+        assert_eq!([world.ids(consumer), world.ids(reader)], [[(id, 1)], [(id, 1)]]);
+    }
+    world.pass_ms(60_000);
+    let now = ServerTime::from_ms(1_000_000 + world.now_ms);
+    let space = world.server.space(&StreamName::new("t").unwrap(), now).unwrap();
+    let member = &space.data[&1].groups[&GroupName::new("g").unwrap()].members[0];
+    assert!(now.us() - member.alive_us < GRACE_MS * 1000, "its chores go on too");
+    let asked = world.asked.len();
+    world.pass_ms(10_000);
+    let asked = world.asked[asked..].iter().filter(|verb| matches!(verb, Verb::Read { .. })).count();
+    assert!(asked < 2 * 10_000 / 50, "the one that is gone is asked less and less: {asked}");
+    world.gone.clear();
+    let id = world.add(first);
+    world.pass_ms(6_000);
+    let came = [world.ids(consumer), world.ids(reader)];
+    assert!(came.iter().all(|ids| ids.contains(&(id, 1))), "and it comes back: {came:?}");
 }
 
 #[test]
