@@ -195,6 +195,11 @@ fn a_bell_rings_for_streams_on_different_masters_and_follows_a_slot() {
         assert_eq!(quick.wait(&there).await, Waited::Rung, "it asks where the slot is on its way to");
         cluster.end_move(&life(&names[1]), 2);
         assert_eq!(quick.wait(&there).await, Waited::Rung, "it asks where the slot is");
+        // So does a step that notes where its server stands: it is the other master that vouches.
+        let (outcome, noted) = remote.apply_vouched(&op(&handles[1], Verb::Snapshot)).await;
+        crate::support::told(&mut handles[1], &Verb::Snapshot, outcome);
+        let there = remote.standing(&stream(&names[2])).await.expect("a master says where it stands");
+        assert_eq!(noted.map(|noted| noted.id), Some(there.id));
     });
 }
 

@@ -3,7 +3,7 @@
 use crate::decode::{Read, id, list, number, strange, text};
 use redis::Value;
 use strandline_core::stream::listing::{GroupState, MemberState, OldestPending};
-use strandline_core::stream::{ConsumerName, EventId, GroupContract, GroupName};
+use strandline_core::stream::{ConsumerName, EventId, ForeignFault, GroupContract, GroupName};
 
 /// The groups of an answer, their members by name: a script has no order for them.
 pub(crate) fn groups(value: &Value) -> Read<Vec<GroupState>> {
@@ -43,7 +43,8 @@ fn fields(value: &Value) -> Read<Option<GroupContract>> {
     if values.is_empty() {
         return Ok(None);
     }
-    GroupContract::parse(&values).map(Some).ok_or_else(|| strange("the contract of a group", value))
+    let unreadable = || ForeignFault::Books { field: "contract".into() };
+    GroupContract::parse(&values).map(Some).ok_or_else(|| unreadable().into())
 }
 
 fn pending_entry(value: &Value) -> Read<Option<OldestPending>> {

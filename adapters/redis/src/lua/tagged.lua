@@ -201,7 +201,9 @@ function S.contract_of(plan, group)
   local text = get(plan, 'contract', group)
   if not text then return nil end
   local fine, values = pcall(cjson.decode, text)
-  if not fine or type(values) ~= 'table' then return nil, refuse('GROUPBOOKSINVALID contract') end
+  fine = fine and type(values) == 'table'
+  for at = 1, 5 do fine = fine and type(values[at]) == 'string' end
+  if not fine then return nil, refuse('GROUPBOOKSINVALID contract') end
   return values
 end
 
