@@ -219,7 +219,8 @@ async fn publish(streams: &[Stream], consumer: &mut Consumer) {
         let next = tokio::time::timeout(crate::support::GIVE_UP, next).await.expect("an item in time");
         let Some(Ok(Item::Event(delivery))) = next else { panic!("expected an event, found {next:?}") };
         assert_eq!((delivery.id, Some(&delivery.stream)), (id, stream.state().as_ref().map(|h| h.stream())));
-        assert_eq!(consumer.ack(&delivery).await, Ok(true));
+        // Whether it was this time or one without an answer before.
+        consumer.ack(&delivery).await.expect("settled");
     }
 }
 
@@ -234,7 +235,7 @@ fn a_group_waits_once_for_each_slot_and_goes_on_while_a_master_does_not() {
         let beside = (0..).map(|n| format!("n{n}")).find(|name| slot(name) == slot(&first)).expect("a name");
         let names = [first, beside, second, third];
         // Who publishes waits for the master; who consumes soon knows that it does not answer.
-        let hurried = Bounds { answer_ms_max: 2_000, ..PATIENT };
+        let hurried = Bounds { answer_ms_max: 5_000, ..PATIENT };
         let [patient, hurried] = [PATIENT, hurried].map(|bounds| {
             let redis = Redis::at(address(&cluster), tagged(), bounds).expect("entropy");
             let (streams, driver) = Streams::new(redis).expect("entropy");
@@ -257,9 +258,7 @@ fn a_group_waits_once_for_each_slot_and_goes_on_while_a_master_does_not() {
         }
 
         crate::support::must::<()>(&mut cluster.connection(0), &["CLIENT", "PAUSE", "600000", "WRITE"]);
-        for _ in 0..3 {
-            publish(&published[2..], &mut consumer).await;
-        }
+        publish(&published[2..], &mut consumer).await;
         crate::support::must::<()>(&mut cluster.connection(0), &["CLIENT", "UNPAUSE"]);
         publish(&published, &mut consumer).await;
     });

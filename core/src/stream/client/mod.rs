@@ -230,7 +230,7 @@ impl StreamClient {
     pub fn handle_reader(&mut self, now: Now, streams: &[HandleId], taking: Taking) -> PartyId {
         self.now = self.now.latest(now);
         let handles = self.clones(streams);
-        self.seat(Party::Reader(Reading::new(handles, taking)))
+        self.seat(Party::Reader(Box::new(Reading::new(handles, taking))))
     }
 
     /// A consumer of a group on these streams, each made if need be; the group too. It hands out only

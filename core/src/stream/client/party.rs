@@ -43,7 +43,7 @@ pub(super) enum Held {
 /// Which of the two.
 #[derive(Debug)]
 pub(super) enum Party {
-    Reader(Reading),
+    Reader(Box<Reading>),
     Consumer(Box<Consuming>),
 }
 
