@@ -12,3 +12,4 @@ mod storm;
 mod support;
 mod tls;
 mod told;
+mod waiting;

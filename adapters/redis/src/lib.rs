@@ -26,6 +26,7 @@ mod decode;
 mod encode;
 mod listed;
 mod names;
+mod parts;
 mod remote;
 mod script;
 mod server;

@@ -1,22 +1,22 @@
 //! What the script that lists groups answers.
 
-use crate::decode::{Read, id, list, number, strange, text};
+use crate::decode::{Read, id, is_empty, list, number, strange, text};
 use redis::Value;
 use strandline_core::stream::listing::{GroupState, MemberState, OldestPending};
 use strandline_core::stream::{ConsumerName, EventId, ForeignFault, GroupContract, GroupName};
 
 /// The groups of an answer, their members by name: a script has no order for them.
-pub(crate) fn groups(value: &Value) -> Read<Vec<GroupState>> {
-    list(value)?.iter().map(group).collect()
+pub(crate) fn groups(value: &mut Value) -> Read<Vec<GroupState>> {
+    list(value)?.iter_mut().map(group).collect()
 }
 
-fn group(value: &Value) -> Read<GroupState> {
+fn group(value: &mut Value) -> Read<GroupState> {
     let [name, contract, cursor, delivered, lag, pending, oldest, members, fence, later, missed] =
         list(value)?
     else {
         return Err(strange("a group", value));
     };
-    let mut members: Vec<MemberState> = list(members)?.iter().map(member).collect::<Read<_>>()?;
+    let mut members: Vec<MemberState> = list(members)?.iter_mut().map(member).collect::<Read<_>>()?;
     members.sort_by(|a, b| a.consumer.cmp(&b.consumer));
     Ok(GroupState {
         group: GroupName::new(text(name)?).map_err(|_| strange("a name of a group", name))?,
@@ -34,12 +34,12 @@ fn group(value: &Value) -> Read<GroupState> {
 }
 
 /// What stands where an empty text stands for nothing.
-fn if_told<T>(value: &Value, read: impl Fn(&Value) -> Read<T>) -> Read<Option<T>> {
-    if text(value)?.is_empty() { Ok(None) } else { read(value).map(Some) }
+fn if_told<T>(value: &mut Value, read: impl Fn(&mut Value) -> Read<T>) -> Read<Option<T>> {
+    if is_empty(value) { Ok(None) } else { read(value).map(Some) }
 }
 
-fn fields(value: &Value) -> Read<Option<GroupContract>> {
-    let values: Vec<String> = list(value)?.iter().map(text).collect::<Read<_>>()?;
+fn fields(value: &mut Value) -> Read<Option<GroupContract>> {
+    let values: Vec<String> = list(value)?.iter_mut().map(text).collect::<Read<_>>()?;
     if values.is_empty() {
         return Ok(None);
     }
@@ -47,7 +47,7 @@ fn fields(value: &Value) -> Read<Option<GroupContract>> {
     GroupContract::parse(&values).map(Some).ok_or_else(|| unreadable().into())
 }
 
-fn pending_entry(value: &Value) -> Read<Option<OldestPending>> {
+fn pending_entry(value: &mut Value) -> Read<Option<OldestPending>> {
     let [at, who, idle_ms, count] = match list(value)? {
         [] => return Ok(None),
         [at, who, idle_ms, count] => [at, who, idle_ms, count],
@@ -59,7 +59,7 @@ fn pending_entry(value: &Value) -> Read<Option<OldestPending>> {
     Ok(Some(OldestPending { id: at, consumer: who, idle_ms: number(idle_ms)?, count: number(count)? }))
 }
 
-fn member(value: &Value) -> Read<MemberState> {
+fn member(value: &mut Value) -> Read<MemberState> {
     let [name, silent_ms, pending] = list(value)? else { return Err(strange("a member", value)) };
     Ok(MemberState {
         consumer: ConsumerName::new(text(name)?).map_err(|_| strange("a consumer", name))?,

@@ -41,7 +41,8 @@ end
 
 local function state(group)
   local values, broken = S.contract_of(plan, group)
-  broken = broken or S.members_fault(plan, group) or S.books_fault(plan, group)
+  broken = broken or S.members_fault(plan, group) or S.missed_fault(plan, group)
+    or S.later_fault(plan, group)
   if broken then return nil, broken end
   local delivered, lag, pending, oldest, each = '', '', 0, {}, {}
   if is_log and has_group(key, group) then

@@ -17,6 +17,8 @@ mod tests;
 mod tests_counters;
 #[cfg(test)]
 mod tests_failover;
+#[cfg(test)]
+mod tests_lasting;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, Origin, PartyId, Waited, op,

@@ -14,7 +14,7 @@ use crate::time::{Instant, WallTime};
 
 use core::time::Duration;
 
-const GRACE_MS: u64 = 4000;
+pub(super) const GRACE_MS: u64 = 4000;
 
 /// A server, and a client whose commands are executed at once, unless answers are lost.
 pub(super) struct World {
@@ -23,7 +23,7 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     /// So many answers are lost, after their effect.
     pub(super) lose: u32,
-    asked: Vec<Verb>,
+    pub(super) asked: Vec<Verb>,
     waits: Vec<crate::ticket::Ticket<op::Wait>>,
     pub(super) events: Vec<ClientEvent>,
     /// Has room for more whenever it was handed something.
@@ -57,11 +57,15 @@ impl World {
         Now { mono: Instant(self.now_ms * 1_000_000), wall: WallTime(0) }
     }
 
+    pub(super) fn server_time(&self) -> ServerTime {
+        ServerTime::from_ms(1_000_000 + self.now_ms)
+    }
+
     pub(super) fn handle(&mut self, max_len: u64) -> HandleId {
         self.handle_of("s", max_len)
     }
 
-    fn handle_of(&mut self, stream: &str, max_len: u64) -> HandleId {
+    pub(super) fn handle_of(&mut self, stream: &str, max_len: u64) -> HandleId {
         let wanted = Settings::new().max_len(max_len).wanted().unwrap();
         self.client.handle_stream(self.now(), StreamName::new(stream).unwrap(), wanted).unwrap()
     }
@@ -72,7 +76,7 @@ impl World {
                 Command::Wait { ticket, .. } => self.waits.push(ticket),
                 Command::Execute { ticket, op, noted, .. } => {
                     self.asked.push(op.verb.clone());
-                    let at = ServerTime::from_ms(1_000_000 + self.now_ms);
+                    let at = self.server_time();
                     let outcome = if self.gone.contains(&op.stream) {
                         Outcome::Uncertain(Uncertain::new(op))
                     } else if self.lose > 0 {
@@ -136,7 +140,7 @@ impl World {
         self.result(call)
     }
 
-    fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
+    pub(super) fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
         self.events.iter().find_map(|event| {
             let ClientEvent::Called { call: of, result } = event else { return None };
             (*of == call).then(|| result.clone())
@@ -155,7 +159,7 @@ impl World {
         self.consumer_of(&[handle], consumer)
     }
 
-    fn consumer_of(&mut self, handles: &[HandleId], consumer: &str) -> PartyId {
+    pub(super) fn consumer_of(&mut self, handles: &[HandleId], consumer: &str) -> PartyId {
         let taking =
             TakeSettings::new().start(crate::stream::Start::Oldest).grace(Duration::from_millis(GRACE_MS));
         let group = GroupName::new("g").unwrap();
@@ -184,7 +188,7 @@ impl World {
         all
     }
 
-    fn ids(&mut self, party: PartyId) -> Vec<(EventId, u64)> {
+    pub(super) fn ids(&mut self, party: PartyId) -> Vec<(EventId, u64)> {
         let items = self.items(party);
         items
             .iter()
