@@ -3,11 +3,12 @@
 use super::*;
 use crate::machine::Machine as _;
 use crate::stream::event::{Event, EventId, Ids};
+use crate::stream::failover::Standing;
 use crate::stream::keyspace::Keyspace;
-use crate::stream::name::{ConsumerName, GroupName};
+use crate::stream::name::{ConsumerName, GroupName, StreamName};
 use crate::stream::op::Condition;
 use crate::stream::reply::Told;
-use crate::stream::retention::Settings;
+use crate::stream::retention::{Settings, Wanted};
 use crate::stream::settings::TakeSettings;
 use crate::stream::time::ServerTime;
 use crate::time::{Instant, WallTime};

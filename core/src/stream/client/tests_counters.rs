@@ -3,7 +3,7 @@
 use super::tests::World;
 use super::*;
 use crate::stream::event::Ids;
-use crate::stream::failover::{ReplicationId, Role};
+use crate::stream::failover::{ReplicationId, Role, Standing};
 use crate::stream::settings::TakeSettings;
 
 #[test]

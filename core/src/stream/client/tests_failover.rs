@@ -3,7 +3,7 @@
 use super::tests::{World, name};
 use super::*;
 use crate::stream::event::EventId;
-use crate::stream::failover::{ReplicationId, Role};
+use crate::stream::failover::{Doubt, ReplicationId, Role, Standing, Survival};
 use crate::stream::settings::TakeSettings;
 
 fn id(letter: &str) -> ReplicationId {

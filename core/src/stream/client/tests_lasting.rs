@@ -8,7 +8,7 @@ use crate::stream::error::StreamError;
 use crate::stream::event::EventId;
 use crate::stream::event::Ids;
 use crate::stream::keyspace::loss::Befall;
-use crate::stream::name::GroupName;
+use crate::stream::name::{GroupName, StreamName};
 use crate::stream::op::Lease;
 use crate::stream::reply::Told;
 
