@@ -187,6 +187,25 @@ fn a_cursor_ahead_of_the_clock_hides_no_event() {
     }
 }
 
+/// The registry of the Pulse layout can be lost alone, or have expired under a client that lets it.
+#[test]
+fn a_destroy_finds_what_a_lost_registry_named() {
+    let mut real = Real::start(Names::Pulse);
+    let mut handle = handle(Layout::Pulse);
+    let group = GroupName::new("mail").expect("a name");
+    let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+    let owner = "C1/orders".to_string();
+    ask(&mut real, &mut handle, Verb::LeaseAcquire { group: group.clone(), owner, lease_ms: 1000 });
+    ask(&mut real, &mut handle, Verb::GroupRegister { group, consumer });
+    let lost: u64 = real.send(cmd("DEL").arg("pulse:stream:orders:generation:1:resources")).expect("deleted");
+    assert_eq!(lost, 1);
+    assert_eq!(ask(&mut real, &mut handle, Verb::Destroy).told, Told::Destroyed { now: true });
+    let left: Vec<String> = real.send(cmd("KEYS").arg("*")).expect("keys");
+    assert_eq!(left, ["pulse:stream:orders:lifecycle"]);
+}
+
 /// More IDs than fit on Lua's stack at once.
 #[test]
 fn more_than_20000_ids_in_one_call() {
