@@ -25,6 +25,7 @@ mod connection;
 mod decode;
 mod encode;
 mod names;
+mod parts;
 mod remote;
 mod script;
 mod server;

@@ -1,12 +1,16 @@
-//! The scripts: one file for each operation, put behind what the layout brings.
+//! The scripts: one file for each operation, put behind its quick way, if it has one, and what it uses of that
+//! which all have and of what the layout brings.
 
+use crate::parts::with_what_they_use;
 use redis::Script;
 use strandline_core::stream::{Layout, Verb};
 
+const FIRST: &str = include_str!("lua/first.lua");
 const COMMON: &str = include_str!("lua/common.lua");
 const PULSE: &str = include_str!("lua/pulse.lua");
 const TAGGED: &str = include_str!("lua/tagged.lua");
 const EFFECTS: &str = include_str!("lua/effects.lua");
+const QUICK: &str = include_str!("lua/quick.lua");
 
 macro_rules! scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
@@ -76,6 +80,17 @@ impl Name {
     }
 }
 
+/// The quick way of an operation: what most calls of it come to, where that pays.
+const fn quick(name: Name, layout: Layout) -> &'static str {
+    match (layout, name) {
+        (Layout::Tagged, Name::Add) => include_str!("lua/quick_add.lua"),
+        (Layout::Tagged, Name::AddOnce) => include_str!("lua/quick_add_once.lua"),
+        (Layout::Tagged, Name::GroupRead) => include_str!("lua/quick_group_read.lua"),
+        (Layout::Tagged, Name::GroupAck) => include_str!("lua/quick_group_ack.lua"),
+        (_, _) => "",
+    }
+}
+
 /// All scripts of one layout, with their hashes.
 #[derive(Debug)]
 pub(crate) struct Scripts(Vec<Compiled>);
@@ -92,9 +107,11 @@ impl Scripts {
             Layout::Pulse => ('2', PULSE),
             Layout::Tagged => ('1', TAGGED),
         };
+        let library = format!("local S_VERSION = '{version}'\n{COMMON}\n{brings}\n{EFFECTS}\n");
+        let first = format!("{FIRST}\n{QUICK}\n");
         let compiled = ALL.iter().enumerate().map(|(at, (name, body))| {
             assert_eq!(*name as usize, at, "scripts stand in the order of their names");
-            let text = format!("local S_VERSION = '{version}'\n{COMMON}\n{brings}\n{EFFECTS}\n{body}");
+            let text = with_what_they_use([(&first, quick(*name, layout)), (&library, body)]);
             let hash = Script::new(&text).get_hash().to_string();
             Compiled { text, hash }
         });

@@ -34,8 +34,12 @@ impl RedisServer {
         Ok(server)
     }
 
+    pub(super) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
     pub(super) fn client(&self) -> redis::Client {
-        redis::Client::open(format!("redis://127.0.0.1:{}/", self.port)).expect("an address")
+        redis::Client::open(self.url()).expect("an address")
     }
 }
 

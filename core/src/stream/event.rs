@@ -219,16 +219,25 @@ pub enum Stored {
 impl Stored {
     /// Reads the fields of an entry: `n`, `p`, and `t` when there is a topic, each once.
     #[must_use]
-    pub fn from_fields(fields: &[(Vec<u8>, Vec<u8>)]) -> Self {
-        let get = |field: &[u8]| fields.iter().find(|(name, _)| name == field).map(|(_, value)| value);
-        let (Some(name), Some(payload)) = (get(b"n"), get(b"p")) else { return Self::Malformed };
-        let topic = get(b"t");
+    pub fn from_fields(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
+        let (mut name, mut topic, mut payload, mut count) = (None, None, None, 0);
+        for (field, value) in fields {
+            count += 1;
+            let place = match field.as_slice() {
+                b"n" => &mut name,
+                b"p" => &mut payload,
+                b"t" => &mut topic,
+                _ => continue,
+            };
+            place.get_or_insert(value);
+        }
+        let (Some(name), Some(payload)) = (name, payload) else { return Self::Malformed };
         if name.is_empty() {
             return Self::Malformed;
         }
-        let event =
-            Event { name: name.clone(), payload: payload.clone(), topic: topic.cloned().unwrap_or_default() };
-        if fields.len() == 2 + usize::from(topic.is_some()) { Self::Event(event) } else { Self::Loose(event) }
+        let expected = 2 + usize::from(topic.is_some());
+        let event = Event { name, payload, topic: topic.unwrap_or_default() };
+        if count == expected { Self::Event(event) } else { Self::Loose(event) }
     }
 
     /// The event, as a reader takes it.
@@ -327,13 +336,13 @@ mod tests {
     fn entries_of_others_are_read_as_far_as_they_go() {
         let field = |n: &str, v: &str| (n.as_bytes().to_vec(), v.as_bytes().to_vec());
         let event = Event::new("e", "b").unwrap();
-        assert_eq!(Stored::from_fields(&[field("n", "e"), field("p", "b")]), Stored::Event(event.clone()));
+        assert_eq!(Stored::from_fields([field("n", "e"), field("p", "b")]), Stored::Event(event.clone()));
         for extra in [field("x", "y"), field("n", "dup"), field("p", "dup")] {
             let fields = [field("n", "e"), field("p", "b"), extra];
-            assert_eq!(Stored::from_fields(&fields), Stored::Loose(event.clone()));
+            assert_eq!(Stored::from_fields(fields), Stored::Loose(event.clone()));
         }
         for missing in [alloc::vec![field("n", "e")], alloc::vec![field("n", ""), field("p", "b")]] {
-            assert_eq!(Stored::from_fields(&missing), Stored::Malformed);
+            assert_eq!(Stored::from_fields(missing), Stored::Malformed);
         }
     }
 }

@@ -30,13 +30,13 @@ local function read_life()
   }
 end
 
-local function plan_for(generation, text, write)
+local function plan_for(generation, text, write, keys)
   local C = nil
   if text then
     C = contract(text)
     if not C then return nil, refuse('STREAMRETENTIONINVALID ' .. text) end
   end
-  return {generation = generation, keys = S.keys(generation), C = C, write = write}
+  return {generation = generation, keys = keys or S.keys(generation), C = C, write = write}
 end
 
 local function conflict(L, wanted, creating)
@@ -64,7 +64,7 @@ local function follow(L)
   if A.check_contract and A.bound_contract ~= '' and L.contract ~= A.bound_contract then
     return nil, refuse('STREAMCONFIGMISMATCH')
   end
-  return plan_for(L.generation, L.contract, 'none')
+  return plan_for(L.generation, L.contract, 'none', expected)
 end
 
 local function find(L)
@@ -201,18 +201,19 @@ end
 
 local function expire(key, at) redis.call('PEXPIREAT', key, at) end
 
+-- Whether there is more than these few: no walk over all groups with every event.
 local function has_groups(plan)
-  for _, field in ipairs(redis.call('HKEYS', plan.keys.recovery)) do
-    if string.sub(field, 1, 1) ~= '=' then return true end
-  end
-  return false
+  local K = plan.keys
+  local fields = redis.call('HLEN', K.recovery)
+  return fields > 1 or fields == 1 and redis.call('HEXISTS', K.recovery, '=deadline') == 0
 end
 
 local function registry_has_groups(plan)
-  for _, key in ipairs(redis.call('SMEMBERS', plan.keys.registry)) do
-    if key ~= plan.keys.once and key ~= plan.keys.recovery then return true end
-  end
-  return false
+  local K = plan.keys
+  local named = redis.call('SCARD', K.registry)
+  if named == 0 or named > 2 then return named > 2 end
+  local others = redis.call('SMISMEMBER', K.registry, K.once, K.recovery)
+  return named > others[1] + others[2]
 end
 
 -- What ends with the data gets its instant; what holds a group's state does so only at a deadline.
@@ -295,8 +296,12 @@ end
 
 function S.was_read() end
 
+-- Holes have no place in this layout.
+function S.note_read(plan, group, entries, caught_up)
+  return caught_up and last_id(plan.keys.log) or entries[#entries][1], {}
+end
+
 -- Nothing of this has a place in this layout.
-function S.note_read() end
 function S.miss() end
 function S.missed() return {} end
 function S.ripen() end
