@@ -206,6 +206,57 @@ fn a_destroy_finds_what_a_lost_registry_named() {
     assert_eq!(left, ["pulse:stream:orders:lifecycle"]);
 }
 
+/// What most calls are costs a server these commands and no others: no walk, nothing twice.
+#[test]
+fn the_quick_ways_are_these_commands() {
+    let mut real = Real::start(Names::tagged_below("s").expect("a name"));
+    let mut handle = handle(Layout::Tagged);
+    let group = GroupName::new("mail").expect("a name");
+    let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+    let once = |key: &str| Verb::AddOnce { key: OnceKey::new(key).expect("a key"), event: event() };
+    let read = || Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 1 };
+    for verb in [add(), add(), once("first"), once("again")] {
+        ask(&mut real, &mut handle, verb);
+    }
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+    let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read()).told else { panic!("entries") };
+    let ids: Vec<EventId> = entries.iter().map(|entry| entry.id).collect();
+    let ids = Ids::new(ids).expect("few");
+    let ack = Verb::GroupAck { group: group.clone(), ids };
+    let expected: [(Verb, &[&str]); 4] = [
+        (add(), &["TIME", "HMGET", "XADD"]),
+        (
+            once("third"),
+            &[
+                "TIME",
+                "HMGET",
+                "HGET",
+                "HLEN",
+                "XADD",
+                "ZRANGEBYSCORE",
+                "ZADD",
+                "HSET",
+                "PEXPIRETIME",
+                "PEXPIREAT",
+                "PEXPIRETIME",
+                "PEXPIREAT",
+            ],
+        ),
+        (read(), &["TIME", "HMGET", "XREADGROUP", "HMGET", "XREVRANGE", "HSET"]),
+        (ack, &["TIME", "HMGET", "XACK", "HMGET", "XPENDING", "XREVRANGE", "HSET"]),
+    ];
+    for (verb, commands) in expected {
+        let watch = Watch::begin(real.process().port());
+        ask(&mut real, &mut handle, verb.clone());
+        let client = redis::Client::open(real.process().url()).expect("an address");
+        let seen = watch.end(&mut client.get_connection().expect("connected"));
+        let inside: Vec<&str> =
+            seen.iter().filter(|seen| seen.inside).map(|seen| seen.words[0].as_str()).collect();
+        assert_eq!(inside, commands, "{verb:?}");
+    }
+}
+
 /// More IDs than fit on Lua's stack at once.
 #[test]
 fn more_than_20000_ids_in_one_call() {
