@@ -7,7 +7,7 @@ if quick_contract() then
     local first, last = entries[1][1], entries[most][1]
     local stored = redis.call('HMGET', KEYS[5], 'read:' .. group, 'missed:' .. group)
     local seen = tonumber(string.match(stored[1] or '', ' (%d+)$'))
-    if not stored[2] and redis.call('XREVRANGE', log, '(' .. first, '-', 'COUNT', 1)[1] then
+    if not stored[2] and kept_before(log, first) then
       redis.call('HSET', KEYS[5], 'read:' .. group, seen and last .. ' ' .. text_of(seen + most) or last)
       return {'same', US, entries, last, {}}
     end
