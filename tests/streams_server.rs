@@ -142,6 +142,70 @@ fn every_key_a_tagged_script_touches_was_declared() {
     assert!(seen.scripts.len() >= 24 && seen.touches > 60, "{seen:?}");
 }
 
+/// A script that ends half-way keeps what it did: the record of a publication must not be among it.
+#[test]
+fn a_publication_that_fails_leaves_no_record() {
+    let mut real = Real::start(Names::tagged_below("s").expect("a name"));
+    let mut handle = handle(Layout::Tagged);
+    ask(&mut real, &mut handle, Verb::Open);
+    real.send::<()>(cmd("SET").arg("s:{orders}:orders:1:log").arg("no log")).expect("set");
+    let once = || Verb::AddOnce { key: OnceKey::new("k").expect("a key"), event: event() };
+    let Outcome::Answered { result, .. } = real.apply(&handle.op(once(), Nonce([1; 16]))) else {
+        panic!("no answer")
+    };
+    assert!(result.is_err(), "{result:?}");
+    real.send::<()>(cmd("DEL").arg("s:{orders}:orders:1:log")).expect("deleted");
+    let told = ask(&mut real, &mut handle, once()).told;
+    assert!(matches!(told, Told::AddedOnce { published: true, .. }), "{told:?}");
+    let Told::Entries(entries) = ask(&mut real, &mut handle, Verb::Snapshot).told else { panic!("entries") };
+    assert_eq!(entries.len(), 1);
+}
+
+/// As after a restore on a server whose clock is behind: what comes lies behind the cursor.
+#[test]
+fn a_cursor_ahead_of_the_clock_hides_no_event() {
+    for names in both() {
+        let (key, field, log) = match names.layout() {
+            Layout::Pulse => ("pulse:stream:orders:sink-recovery:1", "mail", "pulse:stream:orders"),
+            Layout::Tagged => ("s:{orders}:orders:1:groups", "cursor:mail", "s:{orders}:orders:1:log"),
+        };
+        let mut handle = handle(names.layout());
+        let mut real = Real::start(names);
+        let group = GroupName::new("mail").expect("a name");
+        let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Newest, no_ack: false, grace_ms: 1000 };
+        let open = || Verb::GroupOpen { group: group.clone(), contract: contract.clone(), settled: None };
+        ask(&mut real, &mut handle, open());
+        real.send::<()>(cmd("HSET").arg(key).arg(field).arg("9999999999999-0")).expect("set");
+        real.send::<()>(cmd("DEL").arg(log)).expect("deleted");
+        let Told::Added { id: Some(id) } = ask(&mut real, &mut handle, add()).told else { panic!("added") };
+        ask(&mut real, &mut handle, open());
+        let read = Verb::GroupRead { group, consumer, events_max: 10 };
+        let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read).told else { panic!("entries") };
+        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [id]);
+    }
+}
+
+/// The registry of the Pulse layout can be lost alone, or have expired under a client that lets it.
+#[test]
+fn a_destroy_finds_what_a_lost_registry_named() {
+    let mut real = Real::start(Names::Pulse);
+    let mut handle = handle(Layout::Pulse);
+    let group = GroupName::new("mail").expect("a name");
+    let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+    let owner = "C1/orders".to_string();
+    ask(&mut real, &mut handle, Verb::LeaseAcquire { group: group.clone(), owner, lease_ms: 1000 });
+    ask(&mut real, &mut handle, Verb::GroupRegister { group, consumer });
+    let lost: u64 = real.send(cmd("DEL").arg("pulse:stream:orders:generation:1:resources")).expect("deleted");
+    assert_eq!(lost, 1);
+    assert_eq!(ask(&mut real, &mut handle, Verb::Destroy).told, Told::Destroyed { now: true });
+    let left: Vec<String> = real.send(cmd("KEYS").arg("*")).expect("keys");
+    assert_eq!(left, ["pulse:stream:orders:lifecycle"]);
+}
+
 /// What most calls are costs a server these commands and no others: no walk, nothing twice.
 #[test]
 fn the_quick_ways_are_these_commands() {

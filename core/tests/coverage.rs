@@ -2,8 +2,8 @@
 #![cfg(feature = "coverage")]
 
 use strandline_core::coverage::{
-    Claim, Command, From, History, Hub, HubConfig, Item, Mark, Message, Position, Publish, Reason, Standing,
-    Subscribe, SubscriberId, SubscriptionId, TopicName, Upstream,
+    Claim, Command, From, History, Hub, HubConfig, Item, Mark, Message, Position, Publish, Reason,
+    Sequencing, Source, Standing, Subscribe, SubscriberId, SubscriptionId, TopicName, Upstream,
 };
 use strandline_core::id::{Incarnation, Run};
 use strandline_core::machine::Machine;
@@ -31,6 +31,7 @@ fn message(position: u64) -> Message {
 struct Bench {
     hub: Hub,
     channel: SubscriptionId,
+    state: Incarnation,
     minted: u64,
     history: Vec<Message>,
 }
@@ -39,10 +40,14 @@ impl Bench {
     /// A hub over a server, subscribed to the topic with nothing minted.
     fn new(history: Vec<Message>) -> Self {
         let config = HubConfig { history: !history.is_empty(), ..HubConfig::broker() };
+        Self::with(config, history)
+    }
+
+    fn with(config: HubConfig, history: Vec<Message>) -> Self {
         let mut hub = Hub::new(config, Run(1), Seed::new([1; 32]), now(0));
         hub.handle_watch(now(0), &topic()).unwrap();
         let Some(Command::Subscribe { id, .. }) = hub.poll_command() else { panic!("a subscription") };
-        let mut bench = Self { hub, channel: id, minted: 0, history };
+        let mut bench = Self { hub, channel: id, state: SPACE, minted: 0, history };
         bench.input(Upstream::Confirmed);
         bench
     }
@@ -62,7 +67,7 @@ impl Bench {
             match command {
                 Command::Position { ticket, .. } => {
                     let minted = Position::sequence(self.minted);
-                    let standing = Standing::At { incarnation: SPACE, minted };
+                    let standing = Standing::At { incarnation: self.state, minted, before: None };
                     self.hub.handle_completion(now(1), ticket.complete(Ok(standing)));
                 }
                 Command::History { ticket, after, .. } => {
@@ -101,7 +106,7 @@ fn a_hole_at_the_end_of_what_is_held_is_told_to_who_asks_for_all() {
     let mut bench = Bench::new(Vec::new());
     bench.deliver(1);
     bench.deliver(2);
-    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(4) });
+    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(4), before: None });
     let all = bench.subscribe(From::Earliest);
     assert_eq!(bench.told(all), [('o', 0), ('e', 1), ('e', 2), ('s', 4)]);
     bench.deliver(5);
@@ -131,7 +136,7 @@ fn a_lost_connection_drops_what_is_held() {
 fn a_shared_history_fills_what_the_buffer_lacks_or_the_resume_is_refused() {
     let mut bench = Bench::new((1..=3).map(message).collect());
     bench.minted = 3;
-    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(3) });
+    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(3), before: None });
     bench.deliver(4);
     let resumed = bench.subscribe(From::After(Claim::Cursor(mark(1))));
     assert_eq!(bench.told(resumed), [('o', 4), ('e', 2), ('e', 3), ('e', 4)]);
@@ -197,4 +202,61 @@ fn an_unreachable_server_refuses_a_resume_and_the_stream_goes_on() {
     bench.hub.handle_timeout(now(10_000));
     let Some(Item::SyncRequired { reason, at }) = bench.hub.poll_item(id) else { panic!("refused") };
     assert_eq!((reason, at), (Reason::Unreachable, mark(1)));
+}
+
+#[test]
+fn what_was_seen_is_told_after_a_lost_connection_too() {
+    let mut bench = Bench::new(Vec::new());
+    bench.deliver(1);
+    bench.deliver(2);
+    bench.hub.handle_upstream(now(1), bench.channel, Upstream::Lost);
+    bench.hub.handle_timeout(now(1_000));
+    let Some(Command::Subscribe { id, .. }) = bench.hub.poll_command() else { panic!("a subscription") };
+    bench.hub.handle_upstream(now(1_000), id, Upstream::Confirmed);
+    let Some(Command::Position { seen, .. }) = bench.hub.poll_command() else { panic!("a run") };
+    assert_eq!(seen, Some(mark(2)));
+    let published = bench.hub.handle_publish(now(1_000), &topic(), Publish::new(b"x"));
+    assert!(published.is_ok(), "{published:?}");
+    let Some(Command::Publish { seen, .. }) = bench.hub.poll_command() else { panic!("a publish") };
+    assert_eq!(seen, Some(mark(2)));
+}
+
+#[test]
+fn a_cursor_resumes_in_the_space_that_goes_on_from_its_own() {
+    let before = mark(2);
+    let carried =
+        |position| Mark { incarnation: Incarnation { counter: 2, nonce: [4; 8] }, ..mark(position) };
+    let mut bench = Bench::new([1, 2].map(message).to_vec());
+    let at = |position| Upstream::Position {
+        incarnation: carried(0).incarnation,
+        minted: Position::sequence(position),
+        before: Some(before),
+    };
+    bench.state = carried(0).incarnation;
+    bench.minted = 2;
+    bench.input(at(2));
+    bench.minted = 3;
+    bench.input(Upstream::Message(Message { mark: carried(3), ..message(3) }));
+    let kept = bench.subscribe(From::After(Claim::Cursor(mark(2))));
+    assert_eq!(bench.told(kept), [('o', 3), ('e', 3)]);
+    let out_of_the_history = bench.subscribe(From::After(Claim::Cursor(mark(1))));
+    assert_eq!(bench.told(out_of_the_history), [('o', 3), ('e', 2), ('e', 3)]);
+    let lost = bench.subscribe(From::After(Claim::Cursor(mark(3))));
+    assert_eq!(bench.told(lost), [('s', 3)], "that number was given out again");
+}
+
+#[test]
+fn a_connection_that_subscribed_again_by_itself_ends_coverage_where_no_hole_can_be_seen() {
+    let source = Source::Broker(Sequencing::Sparse);
+    let mut bench = Bench::with(HubConfig { source, ..HubConfig::broker() }, Vec::new());
+    bench.deliver(3);
+    let open = bench.subscribe(From::After(Claim::Cursor(mark(3))));
+    bench.deliver(7);
+    assert_eq!(bench.told(open), [('o', 3), ('e', 7)]);
+    // What was published while nobody listened came to nobody.
+    bench.input(Upstream::Resubscribed);
+    bench.deliver(12);
+    assert_eq!(bench.told(open), [('!', 0), ('s', 11), ('e', 12)]);
+    let late = bench.subscribe(From::After(Claim::Cursor(mark(7))));
+    assert_eq!(bench.told(late), [('s', 12)]);
 }

@@ -107,7 +107,8 @@ impl Server {
                 }
                 Command::Position { ticket, topic, .. } => {
                     let minted = self.minted.get(topic.as_str()).copied().unwrap_or(0);
-                    let at = Standing::At { incarnation: SPACE, minted: Position::sequence(minted) };
+                    let at =
+                        Standing::At { incarnation: SPACE, minted: Position::sequence(minted), before: None };
                     self.hub.handle_completion(now, ticket.complete(Ok(at)));
                 }
                 Command::Publish { ticket, topic, .. } if self.reachable => {

@@ -1,7 +1,7 @@
 //! Streams on three masters: each on its own, slots that move, waits on several at once.
 
 use crate::support::{
-    PATIENT, SHORT, add, add_once, ask, handle, op, payloads, remote_by, runtime, stream, tagged,
+    PATIENT, SHORT, add, add_once, ask, handle, op, payloads, remote_by, runtime, stream, tagged, wait_async,
 };
 use std::collections::BTreeSet;
 use strandline_core::stream::client::{LogPosition, Waited};
@@ -143,14 +143,6 @@ fn a_connection_that_ends_leaves_what_was_sent_uncertain_in_a_cluster_too() {
         assert_eq!(outcome, Outcome::Uncertain(Uncertain::new(op.clone())));
         assert_eq!(payloads(&remote, &mut first).await, ["a"], "and the next one finds its way");
     });
-}
-
-async fn wait_async(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < crate::support::GIVE_UP, "expected {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
 }
 
 /// One blocking read may name the keys of one slot only.

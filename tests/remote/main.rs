@@ -11,3 +11,4 @@ mod smol;
 mod storm;
 mod support;
 mod tls;
+mod waiting;

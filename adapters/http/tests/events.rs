@@ -498,6 +498,11 @@ fn what_cannot_be_published_says_why() {
     assert_eq!(post("POST /publish?topic=a", &long, b""), (400, "bad_token".into()));
     let big = vec![0; Options::default().body_bytes_max + 1];
     assert_eq!(post("POST /publish?topic=a", "", &big), (413, "too_large".into()));
+    // More than what lies between can hold: the client still sends when it is refused.
+    let huge = vec![0; 16 << 20];
+    assert_eq!(post("POST /publish?topic=a", "", &huge), (413, "too_large".into()));
+    assert_eq!(post("POST /publish?topic=a", &long, &huge), (400, "bad_token".into()));
+    assert_eq!(post("POST /publish", "", &huge), (400, "bad_request".into()));
     serving.events.hub().close();
     assert_eq!(post("POST /publish?topic=a", "", b""), (503, "closed".into()));
 }

@@ -199,7 +199,11 @@ pub(crate) fn standing(value: &Value) -> Result<Standing, StorageFault> {
         ["unreadable"] => Ok(Standing::Unreadable),
         ["at", incarnation, sequence] => {
             let mark = mark(incarnation, sequence)?;
-            Ok(Standing::At { incarnation: mark.incarnation, minted: mark.position })
+            Ok(Standing::At { incarnation: mark.incarnation, minted: mark.position, before: None })
+        }
+        ["at", incarnation, sequence, before, carried] => {
+            let (mark, before) = (mark(incarnation, sequence)?, mark(before, carried)?);
+            Ok(Standing::At { incarnation: mark.incarnation, minted: mark.position, before: Some(before) })
         }
         ref other => Err(strange(format!("expected a position, found {other:?}"))),
     }

@@ -23,10 +23,14 @@ fn topic() -> TopicName {
 }
 
 fn instance(server: &Server, number: u8) -> HubHandle {
+    instance_with(server, number, false)
+}
+
+fn instance_with(server: &Server, number: u8, history: bool) -> HubHandle {
     let options = RedisOptions::new(HubNames::new("test").unwrap());
     let backend = RedisBackend::new(&server.url(), &options).unwrap();
     let times = HubTimes { heartbeat_ms: 500, resubscribe_ms: 50, settle_ms: 1_000, ..HubTimes::default() };
-    let config = HubConfig { times, ..HubConfig::broker() };
+    let config = HubConfig { times, history, ..HubConfig::broker() };
     let (hub, driver) = HubHandle::new(config, HandleOptions::default(), backend, Run(1), [number; 32]);
     tokio::spawn(driver.run(tokio::time::sleep));
     hub
@@ -164,4 +168,31 @@ async fn a_state_that_was_put_back_is_spent() {
     while !matches!(next(&mut stream).await, Item::SyncRequired { .. }) {}
     assert_eq!(event(&mut stream).await, "four");
     assert_eq!(refused(&a, &id).await, Reason::OtherIncarnation);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_came_back_without_is_never_taken_for_what_comes_now() {
+    let mut server = Server::start();
+    let a = instance(&server, 1);
+    let mut stream = opened(&a, Start::now()).await;
+    publish(&a, "one", None).await;
+    assert_eq!(event(&mut stream).await, "one");
+    let kept = stream.id();
+    let () = redis::cmd("SAVE").query(&mut server.connection()).unwrap();
+    for text in ["two", "three"] {
+        publish(&a, text, None).await;
+        assert_eq!(event(&mut stream).await, text);
+    }
+    let lost = stream.id();
+    // Nobody is left who saw them.
+    a.close();
+    server.restart();
+    let b = instance_with(&server, 2, true);
+    for text in ["two of now", "three of now"] {
+        assert!(matches!(publish(&b, text, None).await, Outcome::Accepted(_)));
+    }
+    assert_eq!(refused(&b, &lost).await, Reason::OtherIncarnation);
+    let mut stream = opened(&b, Start::after(&kept)).await;
+    let events = (event(&mut stream).await, event(&mut stream).await);
+    assert_eq!(events, ("two of now".into(), "three of now".into()), "what was carried over is known");
 }

@@ -79,7 +79,7 @@ impl Hub {
         }
         self.publishing += 1;
         let known = self.find(topic.as_str());
-        let (topic_id, seen) = (known.map(|t| t.id), known.and_then(Topic::head));
+        let (topic_id, seen) = (known.map(|t| t.id), known.and_then(Topic::seen));
         let shared = &mut self.shared;
         let id = PublishId(shared.number());
         let nonce = shared.nonce();

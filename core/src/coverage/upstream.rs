@@ -113,7 +113,7 @@ impl Topic {
     }
 
     pub(super) fn run_position(&mut self, shared: &mut Shared) {
-        self.run_position_with(shared, self.head());
+        self.run_position_with(shared, self.seen());
     }
 
     fn run_position_with(&mut self, shared: &mut Shared, seen: Option<Mark>) {
@@ -156,8 +156,9 @@ impl Topic {
                 self.end(shared, LostReason::Undecodable);
                 self.run_position(shared);
             }
-            Upstream::Position { incarnation, minted } => {
+            Upstream::Position { incarnation, minted, before } => {
                 self.heard(shared);
+                self.learn_origin(incarnation, before);
                 match sequencing(shared) {
                     Sequencing::Contiguous => self.on_channel_position(shared, incarnation, minted),
                     Sequencing::Sparse => {}
@@ -271,7 +272,8 @@ impl Topic {
                 let unless = self.coverage.is_none().then_some(Reason::StateUnreadable);
                 self.judge_waiting(shared, unless);
             }
-            Ok(Standing::At { incarnation, minted }) => {
+            Ok(Standing::At { incarnation, minted, before }) => {
+                self.learn_origin(incarnation, before);
                 self.on_standing(shared, seen, Mark { incarnation, position: minted });
             }
         }

@@ -36,6 +36,20 @@ impl EventId {
         Some(Self { ms: decimal(ms)?, seq: decimal(seq)? })
     }
 
+    /// When the event was published by the server's clock, as the time since the beginning of 1970 (UTC),
+    /// to the millisecond. It never falls within one log; where the clock did, it stands still.
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use strandline_core::stream::EventId;
+    /// let id = EventId::parse("1700000000123-4").unwrap();
+    /// assert_eq!(UNIX_EPOCH + id.since_epoch(), UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
+    /// ```
+    #[must_use]
+    pub const fn since_epoch(self) -> core::time::Duration {
+        core::time::Duration::from_millis(self.ms)
+    }
+
     /// The position right before this one; zero before the first.
     #[must_use]
     pub const fn previous(self) -> Self {
@@ -267,6 +281,14 @@ mod tests {
         }
         assert_eq!(EventId::parse("1-18446744073709551616"), None);
         assert_eq!(EventId::parse(&EventId::MAX.to_string()), Some(EventId::MAX));
+    }
+
+    #[test]
+    fn a_position_tells_when_it_was_given_out() {
+        let at = EventId::parse("1700000000123-4").unwrap().since_epoch();
+        // The 14th of November 2023 is the 19,675th day of the epoch.
+        assert_eq!((at.as_secs() / 86_400, at.subsec_millis()), (19_675, 123));
+        assert_eq!(at.as_secs() % 86_400, 22 * 3600 + 13 * 60 + 20);
     }
 
     #[test]

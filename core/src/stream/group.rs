@@ -15,7 +15,8 @@ use alloc::vec::Vec;
 
 /// A part: it holds what a consumer is attached to and decides what is asked next. It does no I/O.
 ///
-/// It is driven like a [`super::reader::Reader`]. Settling an entry twice, or one that was taken over by
+/// It is driven like a [`super::reader::Reader`], and anything may be begun while an answer is still out.
+/// Settling an entry twice, or one that was taken over by
 /// another consumer, is safe: it counts for nothing.
 #[derive(Clone, Debug)]
 pub struct Consumer {
@@ -287,6 +288,9 @@ impl Consumer {
 
     /// Takes an answer, and tells what it brought.
     ///
+    /// An answer to what is no longer asked, because the caller began something else meanwhile, brings
+    /// nothing: entries in it stay pending for this consumer, for others to claim.
+    ///
     /// # Errors
     /// What the operation was refused with. While reading, a generation that ended closes the consumer.
     pub fn answered(
@@ -294,6 +298,9 @@ impl Consumer {
         op: &StreamOp,
         result: Result<StreamReply, StreamError>,
     ) -> Result<Taken, StreamError> {
+        if !self.op(op.by.nonce).is_some_and(|asked| asked.is_like(op)) {
+            return Ok(Taken::More);
+        }
         let phase = core::mem::replace(&mut self.phase, Phase::Idle);
         match phase {
             Phase::Idle => Ok(Taken::More),
@@ -435,3 +442,6 @@ impl Consumer {
 const fn is_gone(error: &StreamError) -> bool {
     matches!(error, StreamError::Caller(CallerError::StreamNotFound))
 }
+
+#[cfg(test)]
+mod tests;

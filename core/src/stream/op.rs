@@ -380,3 +380,11 @@ pub struct StreamOp {
     /// What.
     pub verb: Verb,
 }
+
+impl StreamOp {
+    /// Whether it asks the same kind of thing of the same stream.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let kind = core::mem::discriminant::<Verb>;
+        self.stream == other.stream && kind(&self.verb) == kind(&other.verb)
+    }
+}

@@ -162,7 +162,8 @@ impl Reader {
         }
     }
 
-    /// Takes an answer, and tells what it brought.
+    /// Takes an answer, and tells what it brought. One to what is no longer asked, because the caller
+    /// began something else meanwhile, brings nothing.
     ///
     /// # Errors
     /// What the operation was refused with. A generation that ended closes the reader.
@@ -171,6 +172,9 @@ impl Reader {
         op: &StreamOp,
         result: Result<StreamReply, StreamError>,
     ) -> Result<Read, StreamError> {
+        if !self.op(op.by.nonce).is_some_and(|asked| asked.is_like(op)) {
+            return Ok(Read::More);
+        }
         let phase = core::mem::replace(&mut self.phase, Phase::Idle);
         match phase {
             Phase::Idle => Ok(Read::More),
@@ -272,3 +276,6 @@ impl Attached {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,6 +77,12 @@ pub trait Server {
     }
     /// A history loses events behind the scripts' back: all, or the one at this place.
     fn forget(&mut self, _topic: &str, _only: Option<usize>) {}
+    /// Another server takes its place, which lacks the last publishes: so many, over all topics.
+    fn fail_over(&mut self, _lost: usize) {}
+    /// Which ID spaces go on from which, and up to where, by topic.
+    fn carried(&self) -> Vec<(String, Incarnation, Mark)> {
+        Vec::new()
+    }
 }
 
 /// The scripts, as they are meant.
@@ -87,6 +93,13 @@ pub struct ModelServer {
     sent: Vec<(String, Upstream)>,
     histories: BTreeMap<String, VecDeque<Message>>,
     spaces: u32,
+    /// How often another server took the place of this one, and at which of them each state was written.
+    lineage: u64,
+    written: BTreeMap<String, u64>,
+    /// What the state of a topic goes on from.
+    origins: BTreeMap<String, Mark>,
+    /// Every publish, in order, by topic and token.
+    publishes: Vec<(String, String, Mark)>,
 }
 
 /// Events that a history of the model keeps.
@@ -101,12 +114,20 @@ impl ModelServer {
                 .seen
                 .is_some_and(|s| s.incarnation == incarnation && s.position > Position::sequence(minted))
         };
+        let topic = asked.topic.to_owned();
+        let written = self.written.insert(topic.clone(), self.lineage);
         let (incarnation, minted) = match self.state(asked.topic) {
             State::Rubbish => return None,
+            State::At { incarnation, minted } if written != Some(self.lineage) => {
+                self.spaces += 1;
+                self.origins.insert(topic, Mark { incarnation, position: Position::sequence(minted) });
+                (Incarnation { counter: self.spaces, nonce: asked.nonce }, minted)
+            }
             State::At { incarnation, minted } if !behind(incarnation, minted) => (incarnation, minted),
             State::At { .. } | State::Absent => {
                 self.spaces += 1;
                 self.histories.remove(asked.topic);
+                self.origins.remove(asked.topic);
                 (Incarnation { counter: self.spaces, nonce: asked.nonce }, 0)
             }
         };
@@ -138,6 +159,7 @@ impl Server for ModelServer {
         let Some((incarnation, minted)) = self.standing(asked) else { return Ok(Minted::NoSequence) };
         self.states.insert(asked.topic.into(), State::At { incarnation, minted: minted + 1 });
         let mark = Mark { incarnation, position: Position::sequence(minted + 1) };
+        self.publishes.push((key.0.clone(), key.1.clone(), mark));
         self.tokens.insert(key, mark);
         let history = self.histories.entry(asked.topic.into()).or_default();
         history.push_back(event(mark, payload));
@@ -151,8 +173,9 @@ impl Server for ModelServer {
     fn position(&mut self, asked: Asked<'_>) -> Result<Standing, StorageFault> {
         let Some((incarnation, minted)) = self.standing(asked) else { return Ok(Standing::Unreadable) };
         let minted = Position::sequence(minted);
-        self.sent.push((asked.topic.into(), Upstream::Position { incarnation, minted }));
-        Ok(Standing::At { incarnation, minted })
+        let before = self.origins.get(asked.topic).copied();
+        self.sent.push((asked.topic.into(), Upstream::Position { incarnation, minted, before }));
+        Ok(Standing::At { incarnation, minted, before })
     }
 
     fn sent(&mut self) -> Vec<(String, Upstream)> {
@@ -172,6 +195,30 @@ impl Server for ModelServer {
             (Some(history), None) => history.clear(),
             (None, _) => {}
         }
+    }
+
+    fn fail_over(&mut self, lost: usize) {
+        self.lineage += 1;
+        for (topic, token, mark) in self.publishes.split_off(self.publishes.len().saturating_sub(lost)) {
+            let Some(State::At { incarnation, minted }) = self.states.get_mut(&topic) else { continue };
+            // What was published in a space before is older than the state, which was not lost.
+            if *incarnation == mark.incarnation {
+                *minted = (*minted).min(mark.position.as_sequence().expect("a sequence") - 1);
+                self.tokens.remove(&(topic.clone(), token));
+                let last = *minted;
+                if let Some(history) = self.histories.get_mut(&topic) {
+                    history.retain(|message| message.mark.position <= Position::sequence(last));
+                }
+            }
+        }
+    }
+
+    fn carried(&self) -> Vec<(String, Incarnation, Mark)> {
+        let carried = |(topic, before): (&String, &Mark)| match self.states.get(topic) {
+            Some(State::At { incarnation, .. }) => Some((topic.clone(), *incarnation, *before)),
+            Some(State::Absent | State::Rubbish) | None => None,
+        };
+        self.origins.iter().filter_map(carried).collect()
     }
 }
 
@@ -263,8 +310,8 @@ impl Broker {
         self.reached()?;
         if let Some((incarnation, minted)) = self.counter {
             let minted = Position::sequence(minted);
-            self.send(asked.topic, &Upstream::Position { incarnation, minted });
-            return Ok(Standing::At { incarnation, minted });
+            self.send(asked.topic, &Upstream::Position { incarnation, minted, before: None });
+            return Ok(Standing::At { incarnation, minted, before: None });
         }
         let standing = self.server.position(asked);
         self.pass_on();
@@ -283,6 +330,17 @@ impl Broker {
     /// A history loses events behind the scripts' back.
     pub fn forget(&mut self, topic: &str, only: Option<usize>) {
         self.server.forget(topic, only);
+    }
+
+    /// Another server takes the place of this one, which lacks the last publishes.
+    pub fn fail_over(&mut self, lost: usize) {
+        self.server.fail_over(lost);
+    }
+
+    /// Which ID spaces go on from which, and up to where.
+    #[must_use]
+    pub fn carried(&self) -> Vec<(String, Incarnation, Mark)> {
+        self.server.carried()
     }
 
     fn pass_on(&mut self) {

@@ -8,7 +8,7 @@ use strandline_core::coverage::Upstream;
 impl Model {
     /// One fault, if there is something that it can hit.
     pub(super) fn inject(&mut self) {
-        match self.rng.below(12) {
+        match self.rng.below(13) {
             0..=3 => self.harm_a_message(),
             4 => self.cut(),
             5 => self.half_open(),
@@ -19,20 +19,21 @@ impl Model {
             }
             8 => self.restart(),
             11 if !self.origin => self.forget(),
+            12 if !self.origin => self.fail_over(),
             9 => {
                 self.broker.unreachable = !self.broker.unreachable;
                 if self.broker.unreachable {
                     self.tally.count("unreachable");
                 }
             }
-            7 | 10 | 11 => {
+            7 | 10..=12 => {
                 let client = self.rng.index(self.clients.len());
                 self.clients[client].slow ^= true;
                 if self.clients[client].slow {
                     self.tally.count("slow-reader");
                 }
             }
-            _ => unreachable!("below 12"),
+            _ => unreachable!("below 13"),
         }
     }
 
@@ -88,10 +89,22 @@ impl Model {
     fn cut(&mut self) {
         if let Some(key) = self.some_channel() {
             self.tally.count("connection-lost");
-            self.broker.channels.remove(&key);
-            self.due.retain(|(_, k, _)| *k != key);
-            self.nodes[key.0].hub.handle_upstream(at_ms(self.ms), key.1, Upstream::Lost);
+            self.cut_off(key);
         }
+    }
+
+    fn cut_off(&mut self, key: ChannelKey) {
+        self.broker.channels.remove(&key);
+        self.due.retain(|(_, k, _)| *k != key);
+        self.nodes[key.0].hub.handle_upstream(at_ms(self.ms), key.1, Upstream::Lost);
+    }
+
+    /// The server ends, and a replica that lacks the last publishes takes its place.
+    fn fail_over(&mut self) {
+        self.tally.count("failover");
+        let keys: Vec<ChannelKey> = self.broker.channels.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.cut_off(key));
+        self.broker.fail_over(self.rng.index(5));
     }
 
     fn half_open(&mut self) {

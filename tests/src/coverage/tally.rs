@@ -41,7 +41,7 @@ impl Tally {
 }
 
 /// What a schedule is made of: what clients and publishers do, then the faults.
-pub const HAPPENINGS: [&str; 18] = [
+pub const HAPPENINGS: [&str; 19] = [
     "publish",
     "subscribe",
     "drop",
@@ -55,6 +55,7 @@ pub const HAPPENINGS: [&str; 18] = [
     "half-open",
     "resubscribed",
     "counter-lost",
+    "failover",
     "history-lost",
     "restart",
     "unreachable",

@@ -305,9 +305,14 @@ impl Run<'_> {
             _ => true,
         };
         if there {
-            self.tell(format_args!("{number}: {words:?}"));
-            let _ = self.real.raw(&words);
-            self.model.raw_at(at, &words);
+            // Servers differ in whether a read that brings nothing makes its consumer: it is made before.
+            let create = ["XGROUP", "CREATECONSUMER", &keys.log(), group.as_str(), who].map(String::from);
+            let made = (words[0] == "XREADGROUP").then(|| create.to_vec());
+            for words in made.into_iter().chain([words]) {
+                self.tell(format_args!("{number}: {words:?}"));
+                let _ = self.real.raw(&words);
+                self.model.raw_at(at, &words);
+            }
         }
     }
 

@@ -32,6 +32,7 @@
 mod access;
 mod answer;
 mod ask;
+mod body;
 mod explain;
 mod feed;
 mod publish;
@@ -72,7 +73,8 @@ pub struct Options {
     /// Origins, as browsers write them (`https://app.example`), whose pages may publish beside our own. A
     /// page of any other site is refused, whatever cookies its browser sends along.
     pub publish_origins: Vec<String>,
-    /// How long `/position`, and a client that wants a status, wait for the hub.
+    /// How long `/position`, and a client that wants a status, wait for the hub; and how long the rest of
+    /// a refused publish is read, so that its client sees why.
     pub answer_ms: u64,
 }
 
@@ -138,10 +140,9 @@ impl Events {
 
     /// The routes of the table above.
     pub fn router(&self) -> Router {
-        let limit = axum::extract::DefaultBodyLimit::max(self.options().body_bytes_max);
         Router::new()
             .route("/events", get(subscribe::events))
-            .route("/publish", post(publish::publish).layer(limit))
+            .route("/publish", post(publish::publish))
             .route("/position", get(subscribe::position))
             .route("/explain", get(explain::page))
             .route("/strandline.js", get(script))

@@ -4,11 +4,11 @@ use super::Events;
 use super::access::{self, Action};
 use super::answer::{Problem, json, refused};
 use super::ask::{Ask, BadAsk, pairs};
+use super::body::Incoming;
 use super::site::Site;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest as _, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use strandline_core::coverage::{Outcome, Publish};
@@ -29,28 +29,28 @@ struct Published {
 }
 
 pub(super) async fn publish(State(events): State<Events>, request: Request) -> Response {
-    match published(&events, request).await {
-        Ok(response) => response,
-        Err(problem) => problem.into_response(),
-    }
+    let (parts, body) = request.into_parts();
+    let mut body = Incoming::new(&parts, body);
+    let response = published(&events, &parts, &mut body).await.unwrap_or_else(IntoResponse::into_response);
+    body.read_off(events.options().answer()).await;
+    response
 }
 
-async fn published(events: &Events, request: Request) -> Result<Response, Problem> {
-    let (parts, body) = request.into_parts();
-    let grant = events.gate().admit(&parts)?;
+async fn published(events: &Events, parts: &Parts, body: &mut Incoming) -> Result<Response, Problem> {
+    let grant = events.gate().admit(parts)?;
     if !Site::of(&parts.headers, &events.options().publish_origins).may_publish() {
         let message = "expected a page of this server or a program, found a page of another site";
         return Err(Problem::new(StatusCode::FORBIDDEN, "cross_site", message));
     }
-    let ask = Ask::read(&parts)?;
+    let ask = Ask::read(parts)?;
     if let Some(response) = refused(access::all(&*grant, &ask.topics, Action::Publish)) {
         return Ok(response);
     }
     // Until here nothing of the body was read.
     let [topic] = &ask.topics[..] else { return Err(BadAsk::Count { found: ask.topics.len() }.into()) };
-    let token = token(&parts)?;
+    let token = token(parts)?;
     let kind = pairs(parts.uri.query().unwrap_or_default(), "kind").next().unwrap_or_default();
-    let body = Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await.map_err(unread)?;
+    let body = body.read(events.options().body_bytes_max).await?;
     let publish = Publish { token: token.as_deref(), kind: &kind, payload: &body, at: None };
     match events.hub().publish(topic, publish).await? {
         Outcome::Accepted(accepted) => Ok(json(&Published {
@@ -73,7 +73,7 @@ async fn published(events: &Events, request: Request) -> Result<Response, Proble
     }
 }
 
-fn token(parts: &axum::http::request::Parts) -> Result<Option<String>, Problem> {
+fn token(parts: &Parts) -> Result<Option<String>, Problem> {
     let Some(value) = parts.headers.get(TOKEN) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= TOKEN_BYTES_MAX);
     let bad = || {
@@ -84,9 +84,4 @@ fn token(parts: &axum::http::request::Parts) -> Result<Option<String>, Problem> 
         Problem::new(StatusCode::BAD_REQUEST, "bad_token", message)
     };
     text.map(|text| Some(text.to_owned())).ok_or_else(bad)
-}
-
-fn unread(rejection: BytesRejection) -> Problem {
-    let word = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE { "too_large" } else { "bad_request" };
-    Problem::new(rejection.status(), word, rejection.body_text())
 }

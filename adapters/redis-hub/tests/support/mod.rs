@@ -36,7 +36,7 @@ impl Server {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }
 
-    /// Kills it and starts it anew: everything is gone.
+    /// Kills it and starts it anew: everything is gone but what it was told to save.
     pub(crate) fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -11,6 +11,8 @@ mod tend;
 mod tending;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_lasting;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, Origin, PartyId, Waited, op,

@@ -14,50 +14,54 @@ use crate::time::{Instant, WallTime};
 
 use core::time::Duration;
 
-const GRACE_MS: u64 = 4000;
+pub(super) const GRACE_MS: u64 = 4000;
 
 /// A server, and a client whose commands are executed at once, unless answers are lost.
-struct World {
-    server: Keyspace,
-    client: StreamClient,
-    now_ms: u64,
+pub(super) struct World {
+    pub(super) server: Keyspace,
+    pub(super) client: StreamClient,
+    pub(super) now_ms: u64,
     /// So many answers are lost, after their effect.
-    lose: u32,
-    asked: Vec<Verb>,
+    pub(super) lose: u32,
+    pub(super) asked: Vec<Verb>,
     waits: Vec<crate::ticket::Ticket<op::Wait>>,
-    events: Vec<ClientEvent>,
+    pub(super) events: Vec<ClientEvent>,
     /// Has room for more whenever it was handed something.
     eager: bool,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let client = StreamClient::new(Layout::Tagged, Run(1), Seed::new([3; 32]), Now::default());
         let server = Keyspace::new(Layout::Tagged);
         let (asked, waits, events) = (Vec::new(), Vec::new(), Vec::new());
         Self { server, client, now_ms: 0, lose: 0, asked, waits, events, eager: false }
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now { mono: Instant(self.now_ms * 1_000_000), wall: WallTime(0) }
     }
 
-    fn handle(&mut self, max_len: u64) -> HandleId {
+    pub(super) fn server_time(&self) -> ServerTime {
+        ServerTime::from_ms(1_000_000 + self.now_ms)
+    }
+
+    pub(super) fn handle(&mut self, max_len: u64) -> HandleId {
         self.handle_of("s", max_len)
     }
 
-    fn handle_of(&mut self, stream: &str, max_len: u64) -> HandleId {
+    pub(super) fn handle_of(&mut self, stream: &str, max_len: u64) -> HandleId {
         let wanted = Settings::new().max_len(max_len).wanted().unwrap();
         self.client.handle_stream(self.now(), StreamName::new(stream).unwrap(), wanted).unwrap()
     }
 
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         while let Some(command) = self.client.poll_command() {
             match command {
                 Command::Wait { ticket, .. } => self.waits.push(ticket),
                 Command::Execute { ticket, op, .. } => {
                     self.asked.push(op.verb.clone());
-                    let at = ServerTime::from_ms(1_000_000 + self.now_ms);
+                    let at = self.server_time();
                     let result = self.server.apply(at, &op);
                     let outcome = if self.lose > 0 {
                         self.lose -= 1;
@@ -83,7 +87,7 @@ impl World {
     }
 
     /// Lets time pass in steps, as deadlines and waits come.
-    fn pass_ms(&mut self, ms: u64) {
+    pub(super) fn pass_ms(&mut self, ms: u64) {
         let until_ms = self.now_ms + ms;
         while self.now_ms < until_ms {
             self.now_ms = (self.now_ms + 50).min(until_ms);
@@ -101,14 +105,14 @@ impl World {
         self.result(call)
     }
 
-    fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
+    pub(super) fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
         self.events.iter().find_map(|event| {
             let ClientEvent::Called { call: of, result } = event else { return None };
             (*of == call).then(|| result.clone())
         })
     }
 
-    fn add(&mut self, handle: HandleId) -> EventId {
+    pub(super) fn add(&mut self, handle: HandleId) -> EventId {
         let event = Event::new("e", "").unwrap();
         match self.call(handle, Verb::Add { event, condition: Condition::Always }) {
             Some(Ok(Told::Added { id: Some(id) })) => id,
@@ -116,11 +120,11 @@ impl World {
         }
     }
 
-    fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
+    pub(super) fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
         self.consumer_of(&[handle], consumer)
     }
 
-    fn consumer_of(&mut self, handles: &[HandleId], consumer: &str) -> PartyId {
+    pub(super) fn consumer_of(&mut self, handles: &[HandleId], consumer: &str) -> PartyId {
         let taking =
             TakeSettings::new().start(crate::stream::Start::Oldest).grace(Duration::from_millis(GRACE_MS));
         let group = GroupName::new("g").unwrap();
@@ -132,12 +136,12 @@ impl World {
         party
     }
 
-    fn want(&mut self, party: PartyId) {
+    pub(super) fn want(&mut self, party: PartyId) {
         self.client.handle_want(self.now(), party);
         self.run();
     }
 
-    fn items(&mut self, party: PartyId) -> Vec<Item> {
+    pub(super) fn items(&mut self, party: PartyId) -> Vec<Item> {
         let mut all = Vec::new();
         self.events.retain(|event| {
             let ClientEvent::Items { party: of, items } = event else { return true };
@@ -149,7 +153,7 @@ impl World {
         all
     }
 
-    fn ids(&mut self, party: PartyId) -> Vec<(EventId, u64)> {
+    pub(super) fn ids(&mut self, party: PartyId) -> Vec<(EventId, u64)> {
         let items = self.items(party);
         items
             .iter()
