@@ -240,7 +240,7 @@ fn the_quick_ways_are_these_commands() {
     let expected: [(Verb, &[&str]); 4] = [
         (add(), &["TIME", "HMGET", "XADD"]),
         (once("third"), publish_once),
-        (read(), &["TIME", "HMGET", "XREADGROUP", "HMGET", "XRANGE", "HSET"]),
+        (read(), &["TIME", "HMGET", "HMGET", "XREADGROUP", "XRANGE", "HSET"]),
         (ack, &["TIME", "HMGET", "XACK", "HMGET", "XPENDING", "XRANGE", "XREVRANGE", "HSET"]),
     ];
     for (verb, commands) in expected {
