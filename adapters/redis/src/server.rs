@@ -26,7 +26,7 @@ const MOVES_MAX: u32 = 8;
 pub struct Server<C> {
     connection: C,
     names: Names,
-    scripts: Arc<Scripts>,
+    scripts: &'static Scripts,
     /// Clones ask over the same connection, and learn from each other.
     supposed: Arc<Mutex<BTreeMap<StreamName, u64>>>,
 }
@@ -72,7 +72,7 @@ impl<C: Together> Server<C> {
     /// end.
     #[must_use]
     pub fn new(connection: C, names: Names) -> Self {
-        let scripts = Arc::new(Scripts::new(names.layout()));
+        let scripts = Scripts::of(names.layout());
         Self { connection, names, scripts, supposed: Arc::default() }
     }
 
@@ -179,8 +179,7 @@ impl<C: Together> Server<C> {
     }
 
     async fn ask(&mut self, op: &StreamOp, supposed: u64, beside: Beside) -> (Asked, Told) {
-        let scripts = self.scripts.clone();
-        let script = scripts.get(Name::of(&op.verb));
+        let script = self.scripts.get(Name::of(&op.verb));
         let by_hash = encode("EVALSHA", &script.hash, op, &self.names, supposed);
         let (mut result, mut told) = self.send(&by_hash, op, beside).await;
         if result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {

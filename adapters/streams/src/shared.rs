@@ -62,6 +62,13 @@ pub(crate) struct Mailbox {
     pub(crate) waker: Option<Waker>,
 }
 
+impl Mailbox {
+    /// Nothing will be told any more.
+    fn close(&mut self) {
+        self.end.get_or_insert(End::Failed(Failure::Closed));
+    }
+}
+
 impl Host<StreamClient> for Said {
     fn execute(&mut self, command: Command) {
         self.jobs.push_back(command);
@@ -181,7 +188,11 @@ impl Shared {
     pub(crate) fn seat(&self, make: impl FnOnce(&mut StreamClient, Now) -> PartyId) -> PartyId {
         self.turn(|state, now| {
             let party = make(&mut state.client, now);
-            state.said.boxes.insert(party, Mailbox::default());
+            let mut mailbox = Mailbox::default();
+            if state.said.closed {
+                mailbox.close();
+            }
+            state.said.boxes.insert(party, mailbox);
             party
         })
     }
@@ -211,12 +222,17 @@ impl Shared {
     }
 
     pub(crate) fn close(&self) {
-        let calls = {
+        let (calls, wakers) = {
             let mut state = self.lock();
-            state.said.closed = true;
-            std::mem::take(&mut state.said.calls)
+            let said = &mut state.said;
+            said.closed = true;
+            said.boxes.values_mut().for_each(Mailbox::close);
+            let wakers: Vec<Waker> =
+                said.boxes.values_mut().filter_map(|mailbox| mailbox.waker.take()).collect();
+            (std::mem::take(&mut said.calls), wakers)
         };
         drop(calls);
+        wakers.into_iter().for_each(Waker::wake);
         self.alarm.ring();
     }
 

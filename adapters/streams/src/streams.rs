@@ -56,8 +56,9 @@ impl Streams {
     }
 
     /// Ends the driver. Calls that are under way and those that follow end with [`Failure::Closed`];
-    /// what they asked may have been done. Consumers are to be closed before: this leaves what they hold
-    /// to be claimed after their grace.
+    /// what they asked may have been done. So do readers and consumers, once they have handed out what they
+    /// were told. Consumers are to be closed before: this leaves what they hold to be claimed after their
+    /// grace.
     pub fn close(&self) {
         self.alive.0.close();
     }
