@@ -56,11 +56,10 @@ pub(crate) fn id(value: &mut Value) -> Read<EventId> {
 }
 
 pub(crate) fn list(value: &mut Value) -> Read<&mut [Value]> {
-    match value {
-        Value::Array(list) => Ok(list),
-        other if *other == Value::Nil => Ok(&mut []),
-        other => Err(strange("a list", other)),
+    if !matches!(value, Value::Array(_) | Value::Nil) {
+        return Err(strange("a list", value));
     }
+    if let Value::Array(list) = value { Ok(list) } else { Ok(&mut []) }
 }
 
 fn stored(fields: &mut [Value]) -> Read<Stored> {
