@@ -170,3 +170,87 @@ async fn a_master_that_lost_everything_costs_its_own_topics_only() {
     publish(&hub, &other, "there").await;
     assert_eq!(event(&mut undisturbed).await, "there");
 }
+
+/// Comes back with a cursor until the cluster answers one way or the other.
+async fn judged(hub: &HubHandle, topic: &TopicName, id: &str) -> Result<Subscription, Reason> {
+    let begun = std::time::Instant::now();
+    loop {
+        let mut stream = hub.subscribe(std::slice::from_ref(topic), Start::after(id)).unwrap();
+        let reason = loop {
+            match next(&mut stream).await {
+                Item::Opened(opened) if opened.resumed => return Ok(stream),
+                Item::SyncRequired { reason, .. } => break reason,
+                Item::Stale { .. } => {}
+                other => panic!("expected a judgement, found {other:?}"),
+            }
+        };
+        match reason {
+            // Not a word about the cursor: the new master was not reached yet.
+            Reason::NoCoverage | Reason::Unreachable | Reason::Behind | Reason::Disconnected => {}
+            reason => return Err(reason),
+        }
+        assert!(begun.elapsed() < GIVE_UP, "{reason:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// An open stream is told that its coverage ended, and goes on with what is published next.
+async fn told_and_goes_on(hub: &HubHandle, topic: &TopicName, stream: &mut Subscription, text: &str) {
+    while !matches!(next(stream).await, Item::SyncRequired { .. }) {}
+    publish(hub, topic, text).await;
+    while !matches!(next(stream).await, Item::Event { entry, .. } if &*entry.payload == text.as_bytes()) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_has_everything_goes_on_for_every_cursor() {
+    let mut cluster = RedisCluster::start();
+    let replica = cluster.replica_of(0);
+    let hub = instance(&cluster, 1);
+    let [topic, other, _] = topics(&cluster);
+    let (mut stream, _) = opened(&hub, &topic, Start::now()).await;
+    let (mut undisturbed, _) = opened(&hub, &other, Start::now()).await;
+    publish(&hub, &topic, "one").await;
+    assert_eq!(event(&mut stream).await, "one");
+    let id = stream.id();
+    publish(&hub, &topic, "two").await;
+    assert_eq!(event(&mut stream).await, "two");
+    cluster.replicated(&replica);
+    cluster.fail_over(&replica);
+    told_and_goes_on(&hub, &topic, &mut stream, "three").await;
+    for instance in [&hub, &instance(&cluster, 2)] {
+        let mut resumed = judged(instance, &topic, &id).await.expect("nothing was lost");
+        assert_eq!((event(&mut resumed).await, event(&mut resumed).await), ("two".into(), "three".into()));
+    }
+    publish(&hub, &other, "there").await;
+    assert_eq!(event(&mut undisturbed).await, "there", "the other masters' topics heard of nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_promoted_replica_lacks_is_never_taken_for_what_comes_now() {
+    let mut cluster = RedisCluster::start();
+    let replica = cluster.replica_of(0);
+    let hub = instance(&cluster, 1);
+    let [topic, ..] = topics(&cluster);
+    let (mut stream, _) = opened(&hub, &topic, Start::now()).await;
+    publish(&hub, &topic, "one").await;
+    assert_eq!(event(&mut stream).await, "one");
+    let kept = stream.id();
+    cluster.replicated(&replica);
+    cluster.cut_off(&replica);
+    for text in ["two", "three"] {
+        publish(&hub, &topic, text).await;
+        assert_eq!(event(&mut stream).await, text);
+    }
+    let lost = stream.id();
+    cluster.fail_over(&replica);
+    // Their numbers are given out again.
+    let publisher = instance(&cluster, 2);
+    publish(&publisher, &topic, "two of now").await;
+    told_and_goes_on(&publisher, &topic, &mut stream, "three of now").await;
+    for instance in [&hub, &instance(&cluster, 3)] {
+        assert_eq!(judged(instance, &topic, &lost).await.err(), Some(Reason::OtherIncarnation));
+        let mut resumed = judged(instance, &topic, &kept).await.expect("what was carried over is known");
+        let events = (event(&mut resumed).await, event(&mut resumed).await);
+        assert_eq!(events, ("two of now".into(), "three of now".into()));
+    }
+}

@@ -78,21 +78,25 @@ fn compare(
     server: &RedisServer,
     rows: &mut Vec<Row>,
 ) {
-    let mut number = 0;
-    let mut play = |side: Side, all: &mut Vec<f64>| {
+    // Names of groups are of the row and the round: the plain stream is the same for all.
+    let mut number = rows.len() * 1000;
+    let mut play = |side: Side, all: &mut Played| {
         number += 1;
-        let played = runtime.block_on(async {
+        let (played, at_server_us) = runtime.block_on(async {
             let callers = Caller::on_redis(work, side, server, connections, each, number).await;
-            round(callers, scale.append_time / SHORTER).await
+            let before = server.busy_us(side.commands()).await;
+            let played = round(callers, scale.append_time / SHORTER).await;
+            (played, server.busy_us(side.commands()).await - before)
         });
-        all.extend(played.us);
-        played.rate
+        all.rates.push(played.rate);
+        all.at_server_us.push(at_server_us / played.us.len() as f64);
+        all.us.extend(played.us);
     };
-    let (mut our_us, mut plain_us, mut our_rates, mut plain_rates) = (vec![], vec![], vec![], vec![]);
+    let (mut ours, mut plain) = (Played::default(), Played::default());
     // Many short rounds in turn: what else the machine does then meets both.
     for _ in 0..scale.rounds * SHORTER as usize + 1 {
-        our_rates.push(play(side, &mut our_us));
-        plain_rates.push(play(Side::Plain, &mut plain_us));
+        play(side, &mut ours);
+        play(Side::Plain, &mut plain);
     }
     let row = |name: String, ours, theirs, unit, better| Row {
         name,
@@ -103,14 +107,27 @@ fn compare(
         better,
     };
     let words = words(work, side);
-    let (ours, theirs) = (quantile(&mut our_rates, 0.5), quantile(&mut plain_rates, 0.5));
-    rows.push(row(format!("{words}, {name}"), ours, theirs, "events/s", Better::Higher));
+    let both = |ours: &mut [f64], plain: &mut [f64], of| (quantile(ours, of), quantile(plain, of));
+    let (our_rate, rate) = both(&mut ours.rates, &mut plain.rates, 0.5);
+    rows.push(row(format!("{words}, {name}"), our_rate, rate, "events/s", Better::Higher));
     if connections * each == 1 {
         for (at, of) in [("p50", 0.5), ("p99", 0.99)] {
-            let (ours, theirs) = (quantile(&mut our_us, of), quantile(&mut plain_us, of));
-            rows.push(row(format!("{words}, {name}, {at}"), ours, theirs, "us", Better::Lower));
+            let (our_us, us) = both(&mut ours.us, &mut plain.us, of);
+            rows.push(row(format!("{words}, {name}, {at}"), our_us, us, "us", Better::Lower));
         }
+        let (our_us, us) = both(&mut ours.at_server_us, &mut plain.at_server_us, 0.5);
+        rows.push(row(format!("{words}, the server's part of it"), our_us, us, "us", Better::Lower));
     }
+}
+
+/// All rounds of one side.
+#[derive(Default)]
+struct Played {
+    rates: Vec<f64>,
+    /// Of every call.
+    us: Vec<f64>,
+    /// What the server says that it spent on a call.
+    at_server_us: Vec<f64>,
 }
 
 fn words(work: Work, side: Side) -> String {

@@ -2,8 +2,8 @@
 #![cfg(feature = "coverage")]
 
 use strandline_core::coverage::{
-    Claim, Command, From, History, Hub, HubConfig, Item, Mark, Message, Position, Publish, Reason, Standing,
-    Subscribe, SubscriberId, SubscriptionId, TopicName, Upstream,
+    Claim, Command, From, History, Hub, HubConfig, Item, Mark, Message, Position, Publish, Reason,
+    Sequencing, Source, Standing, Subscribe, SubscriberId, SubscriptionId, TopicName, Upstream,
 };
 use strandline_core::id::{Incarnation, Run};
 use strandline_core::machine::Machine;
@@ -40,6 +40,10 @@ impl Bench {
     /// A hub over a server, subscribed to the topic with nothing minted.
     fn new(history: Vec<Message>) -> Self {
         let config = HubConfig { history: !history.is_empty(), ..HubConfig::broker() };
+        Self::with(config, history)
+    }
+
+    fn with(config: HubConfig, history: Vec<Message>) -> Self {
         let mut hub = Hub::new(config, Run(1), Seed::new([1; 32]), now(0));
         hub.handle_watch(now(0), &topic()).unwrap();
         let Some(Command::Subscribe { id, .. }) = hub.poll_command() else { panic!("a subscription") };
@@ -239,4 +243,20 @@ fn a_cursor_resumes_in_the_space_that_goes_on_from_its_own() {
     assert_eq!(bench.told(out_of_the_history), [('o', 3), ('e', 2), ('e', 3)]);
     let lost = bench.subscribe(From::After(Claim::Cursor(mark(3))));
     assert_eq!(bench.told(lost), [('s', 3)], "that number was given out again");
+}
+
+#[test]
+fn a_connection_that_subscribed_again_by_itself_ends_coverage_where_no_hole_can_be_seen() {
+    let source = Source::Broker(Sequencing::Sparse);
+    let mut bench = Bench::with(HubConfig { source, ..HubConfig::broker() }, Vec::new());
+    bench.deliver(3);
+    let open = bench.subscribe(From::After(Claim::Cursor(mark(3))));
+    bench.deliver(7);
+    assert_eq!(bench.told(open), [('o', 3), ('e', 7)]);
+    // What was published while nobody listened came to nobody.
+    bench.input(Upstream::Resubscribed);
+    bench.deliver(12);
+    assert_eq!(bench.told(open), [('!', 0), ('s', 11), ('e', 12)]);
+    let late = bench.subscribe(From::After(Claim::Cursor(mark(7))));
+    assert_eq!(bench.told(late), [('s', 12)]);
 }

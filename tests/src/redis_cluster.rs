@@ -9,6 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+mod replica;
+
+pub use replica::Replica;
+
 /// How long the cluster may take to stand before the test gives up.
 const START: Duration = Duration::from_secs(60);
 const SLOTS: u16 = 16_384;

@@ -1,7 +1,7 @@
 //! Scripts of only what they use. A server makes every function of a script anew with each call, used or
 //! not, which costs it more than most of our operations do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A piece of a library: what begins at the left margin, up to the next that does.
 struct Part<'a> {
@@ -17,16 +17,18 @@ struct Part<'a> {
 /// too many is taken than one too few.
 pub(crate) fn with_what_they_use<const N: usize>(texts: [(&str, &str); N]) -> String {
     let libraries = texts.map(|(library, _)| parts(library));
-    let (mut known, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    let mut by_name: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
+    for (of, library) in libraries.iter().enumerate() {
+        for (at, part) in library.iter().enumerate() {
+            by_name.entry(part.name).or_default().push((of, at));
+        }
+    }
+    let mut taken = BTreeSet::new();
     let mut unread: Vec<&str> = texts.iter().map(|(_, text)| *text).collect();
     while let Some(text) = unread.pop() {
-        for word in words(text).filter(|word| known.insert(*word)) {
-            for (of, library) in libraries.iter().enumerate() {
-                for (at, part) in library.iter().enumerate().filter(|(_, part)| part.name == word) {
-                    taken.insert((of, at));
-                    unread.push(&part.text);
-                }
-            }
+        for (of, at) in words(text).filter_map(|word| by_name.remove(word)).flatten() {
+            taken.insert((of, at));
+            unread.push(&libraries[of][at].text);
         }
     }
     let mut script = String::new();

@@ -3,6 +3,7 @@
 
 use crate::parts::with_what_they_use;
 use redis::Script;
+use std::sync::LazyLock;
 use strandline_core::stream::{Layout, Verb};
 
 const FIRST: &str = include_str!("lua/first.lua");
@@ -10,7 +11,8 @@ const COMMON: &str = include_str!("lua/common.lua");
 const PULSE: &str = include_str!("lua/pulse.lua");
 const TAGGED: &str = include_str!("lua/tagged.lua");
 const EFFECTS: &str = include_str!("lua/effects.lua");
-const QUICK: &str = include_str!("lua/quick.lua");
+const QUICK_PULSE: &str = include_str!("lua/quick_pulse.lua");
+const QUICK_TAGGED: &str = include_str!("lua/quick_tagged.lua");
 
 macro_rules! scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
@@ -45,6 +47,7 @@ scripts! {
     GroupNack = "group_nack",
     GroupBury = "group_bury",
     GroupTold = "group_told",
+    Groups = "group_list",
     DeadRead = "dead_read",
     DeadRemove = "dead_remove",
 }
@@ -74,6 +77,7 @@ impl Name {
             Verb::GroupNack { .. } => Self::GroupNack,
             Verb::GroupBury { .. } => Self::GroupBury,
             Verb::GroupTold { .. } => Self::GroupTold,
+            Verb::Groups { .. } => Self::Groups,
             Verb::DeadRead { .. } => Self::DeadRead,
             Verb::DeadRemove { .. } => Self::DeadRemove,
         }
@@ -83,10 +87,12 @@ impl Name {
 /// The quick way of an operation: what most calls of it come to, where that pays.
 const fn quick(name: Name, layout: Layout) -> &'static str {
     match (layout, name) {
-        (Layout::Tagged, Name::Add) => include_str!("lua/quick_add.lua"),
-        (Layout::Tagged, Name::AddOnce) => include_str!("lua/quick_add_once.lua"),
-        (Layout::Tagged, Name::GroupRead) => include_str!("lua/quick_group_read.lua"),
-        (Layout::Tagged, Name::GroupAck) => include_str!("lua/quick_group_ack.lua"),
+        (Layout::Tagged, Name::Add) => include_str!("lua/quick_tagged_add.lua"),
+        (Layout::Tagged, Name::AddOnce) => include_str!("lua/quick_tagged_add_once.lua"),
+        (Layout::Tagged, Name::GroupRead) => include_str!("lua/quick_tagged_group_read.lua"),
+        (Layout::Tagged, Name::GroupAck) => include_str!("lua/quick_tagged_group_ack.lua"),
+        (Layout::Pulse, Name::Add) => include_str!("lua/quick_pulse_add.lua"),
+        (Layout::Pulse, Name::GroupRead) => include_str!("lua/quick_pulse_group_read.lua"),
         (_, _) => "",
     }
 }
@@ -102,13 +108,23 @@ pub(crate) struct Compiled {
 }
 
 impl Scripts {
-    pub(crate) fn new(layout: Layout) -> Self {
-        let (version, brings) = match layout {
-            Layout::Pulse => ('2', PULSE),
-            Layout::Tagged => ('1', TAGGED),
+    /// Those of a layout: constants, put together once.
+    pub(crate) fn of(layout: Layout) -> &'static Self {
+        static PULSE: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Layout::Pulse));
+        static TAGGED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Layout::Tagged));
+        match layout {
+            Layout::Pulse => &PULSE,
+            Layout::Tagged => &TAGGED,
+        }
+    }
+
+    fn new(layout: Layout) -> Self {
+        let (version, brings, quick_ways) = match layout {
+            Layout::Pulse => ('2', PULSE, QUICK_PULSE),
+            Layout::Tagged => ('1', TAGGED, QUICK_TAGGED),
         };
         let library = format!("local S_VERSION = '{version}'\n{COMMON}\n{brings}\n{EFFECTS}\n");
-        let first = format!("{FIRST}\n{QUICK}\n");
+        let first = format!("{FIRST}\n{quick_ways}\n");
         let compiled = ALL.iter().enumerate().map(|(at, (name, body))| {
             assert_eq!(*name as usize, at, "scripts stand in the order of their names");
             let text = with_what_they_use([(&first, quick(*name, layout)), (&library, body)]);

@@ -42,6 +42,16 @@ pub(super) enum Side {
     Plain,
 }
 
+impl Side {
+    /// What it sends.
+    pub(super) const fn commands(self) -> &'static [&'static str] {
+        match self {
+            Self::Ours(_) | Self::Handle(_) => &["evalsha", "eval"],
+            Self::Plain => &["xadd", "xreadgroup", "xack"],
+        }
+    }
+}
+
 impl Work {
     pub(super) const fn words(self) -> &'static str {
         match self {
