@@ -56,11 +56,11 @@ pub(crate) fn id(value: &mut Value) -> Read<EventId> {
 }
 
 pub(crate) fn list(value: &mut Value) -> Read<&mut [Value]> {
-    match value {
-        Value::Array(list) => Ok(list),
-        other if *other == Value::Nil => Ok(&mut []),
-        other => Err(strange("a list", other)),
+    if *value == Value::Nil {
+        return Ok(&mut []);
     }
+    let Value::Array(list) = value else { return Err(strange("a list", value)) };
+    Ok(list)
 }
 
 fn stored(fields: &mut [Value]) -> Read<Stored> {
