@@ -222,38 +222,68 @@ fn the_quick_ways_are_these_commands() {
     ask(&mut real, &mut handle, Verb::GroupOpen { group: group.clone(), contract, settled: None });
     let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read()).told else { panic!("entries") };
     let ids: Vec<EventId> = entries.iter().map(|entry| entry.id).collect();
-    let ids = Ids::new(ids).expect("few");
-    let ack = Verb::GroupAck { group: group.clone(), ids };
+    let ack = Verb::GroupAck { group: group.clone(), ids: Ids::new(ids).expect("few") };
+    let publish_once: &[&str] = &[
+        "TIME",
+        "HMGET",
+        "HGET",
+        "HLEN",
+        "XADD",
+        "ZRANGEBYSCORE",
+        "ZADD",
+        "HSET",
+        "PEXPIRETIME",
+        "PEXPIREAT",
+        "PEXPIRETIME",
+        "PEXPIREAT",
+    ];
     let expected: [(Verb, &[&str]); 4] = [
         (add(), &["TIME", "HMGET", "XADD"]),
-        (
-            once("third"),
-            &[
-                "TIME",
-                "HMGET",
-                "HGET",
-                "HLEN",
-                "XADD",
-                "ZRANGEBYSCORE",
-                "ZADD",
-                "HSET",
-                "PEXPIRETIME",
-                "PEXPIREAT",
-                "PEXPIRETIME",
-                "PEXPIREAT",
-            ],
-        ),
-        (read(), &["TIME", "HMGET", "XREADGROUP", "HMGET", "XREVRANGE", "HSET"]),
-        (ack, &["TIME", "HMGET", "XACK", "HMGET", "XPENDING", "XREVRANGE", "HSET"]),
+        (once("third"), publish_once),
+        (read(), &["TIME", "HMGET", "HMGET", "XREADGROUP", "XRANGE", "HSET"]),
+        (ack, &["TIME", "HMGET", "XACK", "HMGET", "XPENDING", "XRANGE", "XREVRANGE", "HSET"]),
     ];
     for (verb, commands) in expected {
-        let watch = Watch::begin(real.process().port());
-        ask(&mut real, &mut handle, verb.clone());
-        let client = redis::Client::open(real.process().url()).expect("an address");
-        let seen = watch.end(&mut client.get_connection().expect("connected"));
-        let inside: Vec<&str> =
-            seen.iter().filter(|seen| seen.inside).map(|seen| seen.words[0].as_str()).collect();
-        assert_eq!(inside, commands, "{verb:?}");
+        let (seen, _) = inside(&mut real, &mut handle, verb.clone());
+        assert_eq!(seen, commands, "{verb:?}");
+    }
+}
+
+/// Asks, and tells the commands inside the script.
+fn inside(real: &mut Real, handle: &mut Handle, verb: Verb) -> (Vec<String>, Told) {
+    let watch = Watch::begin(real.process().port());
+    let told = ask(real, handle, verb).told;
+    let client = redis::Client::open(real.process().url()).expect("an address");
+    let seen = watch.end(&mut client.get_connection().expect("connected"));
+    (seen.into_iter().filter(|seen| seen.inside).map(|seen| seen.words[0].clone()).collect(), told)
+}
+
+/// Asked for what lies before the oldest entry, a server walks the whole log backwards: so nobody may ask.
+#[test]
+fn nothing_is_looked_for_before_the_oldest_entry() {
+    for names in both() {
+        let mut real = Real::start(names.clone());
+        let mut handle = handle(names.layout());
+        let group = GroupName::new("mail").expect("a name");
+        let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+        for _ in 0..3 {
+            ask(&mut real, &mut handle, add());
+        }
+        let open = Verb::GroupOpen { group: group.clone(), contract, settled: None };
+        let read = Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 2 };
+        let mut told = Vec::new();
+        for verb in [open, read, Verb::Read { after: EventId::ZERO, events_max: 2 }] {
+            let (commands, answer) = inside(&mut real, &mut handle, verb.clone());
+            assert!(!commands.iter().any(|command| command == "XREVRANGE"), "{verb:?}: {commands:?}");
+            told.push(answer);
+        }
+        let Told::Taken { entries, .. } = &told[1] else { panic!("entries") };
+        // The first stays pending, and is the oldest kept.
+        let ack = Verb::GroupAck { group, ids: Ids::new([entries[1].id]).expect("one") };
+        let (commands, _) = inside(&mut real, &mut handle, ack);
+        assert!(!commands.iter().any(|command| command == "XREVRANGE"), "{commands:?}");
     }
 }
 

@@ -75,8 +75,7 @@ local function settled(plan, group)
   local key = plan.keys.log
   local pending = redis.call('XPENDING', key, group, '-', '+', 1)
   if not pending[1] then return S.delivered(plan, group) end
-  local before = redis.call('XREVRANGE', key, '(' .. pending[1][1], '-', 'COUNT', 1)
-  return before[1] and before[1][1] or '0-0'
+  return newest_before(key, pending[1][1])
 end
 
 local function has_group(key, group)

@@ -21,6 +21,24 @@ end
 
 local function text_of(number) return string.format('%.0f', number) end
 
+-- The oldest entry kept tells whether any lies before a position. Asked for the newest one before it, a server
+-- walks the whole log where there is none.
+local function oldest_kept(log)
+  local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+  return oldest and oldest[1]
+end
+
+local function kept_before(log, id)
+  local oldest = oldest_kept(log)
+  return oldest ~= nil and id_less(oldest, id)
+end
+
+-- The position of the newest entry before this one.
+local function newest_before(log, id)
+  if not kept_before(log, id) then return '0-0' end
+  return redis.call('XREVRANGE', log, '(' .. id, '-', 'COUNT', 1)[1][1]
+end
+
 -- Adds by the clock to a log that is there: the position; false without a log; or what kept it from being done.
 local function publish(log, max, name, topic, payload)
   local args = {'XADD', log, 'NOMKSTREAM', 'MAXLEN', '=', max, MS .. '-*', 'n', name, 'p', payload}

@@ -32,7 +32,8 @@ if not made.err then
   S.was_read(plan, group, start, seen)
   -- Made again: unless something settled is still kept, nobody can tell that this is the log in which the
   -- group had events.
-  if cursor and #redis.call('XREVRANGE', key, cursor, '-', 'COUNT', 1) == 0 then
+  local oldest = cursor and oldest_kept(key)
+  if cursor and (not oldest or id_less(cursor, oldest)) then
     S.miss(plan, group, 'lost', cursor, '', '')
   end
 end

@@ -9,7 +9,7 @@ if quick_contract() then
     if entries and #entries == most then
       local first, last = entries[1][1], entries[most][1]
       local seen = tonumber(string.match(stored[1] or '', ' (%d+)$'))
-      if redis.call('XREVRANGE', log, '(' .. first, '-', 'COUNT', 1)[1] then
+      if kept_before(log, first) then
         redis.call('HSET', KEYS[5], 'read:' .. group, seen and last .. ' ' .. text_of(seen + most) or last)
         return {'same', US, entries, last, {}}
       end

@@ -224,7 +224,7 @@ function S.note_read(plan, group, entries, caught_up)
   local missed = stored[2] and cjson.decode(stored[2]) or {}
   local count = #entries
   local first = count > 0 and entries[1][1] or nil
-  local anchored = first and #redis.call('XREVRANGE', plan.keys.log, '(' .. first, '-', 'COUNT', 1) > 0
+  local anchored = first and kept_before(plan.keys.log, first)
   local last, added, kept
   -- The only word of these holds two whole entries too.
   if caught_up or not anchored then last, added, kept = facts(plan.keys.log) end
