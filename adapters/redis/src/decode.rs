@@ -54,11 +54,10 @@ fn id(value: &mut Value) -> Read<EventId> {
 }
 
 fn list(value: &mut Value) -> Read<&mut [Value]> {
-    match value {
-        Value::Array(list) => Ok(list),
-        other if *other == Value::Nil => Ok(&mut []),
-        other => Err(strange("a list", other)),
+    if *value == Value::Nil {
+        return Ok(&mut []);
     }
+    if let Value::Array(list) = value { Ok(list) } else { Err(strange("a list", value)) }
 }
 
 fn stored(fields: &mut [Value]) -> Read<Stored> {
