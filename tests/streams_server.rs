@@ -8,8 +8,8 @@ use strandline_core::stream::op::{Condition, Nonce};
 use strandline_core::stream::reply::{Told, Uncertain};
 use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{
-    EventId, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, StreamReply,
-    Verb, Wanted, filter::Filter,
+    ConsumerName, EventId, ForeignFault, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome,
+    Start, StreamError, StreamName, StreamReply, Verb, Wanted, filter::Filter,
 };
 use strandline_redis::{Address, Bell, Names};
 use strandline_tests::streams::backend::Backend as _;
@@ -240,7 +240,7 @@ fn the_quick_ways_are_these_commands() {
     let expected: [(Verb, &[&str]); 4] = [
         (add(), &["TIME", "HMGET", "XADD"]),
         (once("third"), publish_once),
-        (read(), &["TIME", "HMGET", "XREADGROUP", "HMGET", "XRANGE", "HSET"]),
+        (read(), &["TIME", "HMGET", "HMGET", "XREADGROUP", "XRANGE", "HSET"]),
         (ack, &["TIME", "HMGET", "XACK", "HMGET", "XPENDING", "XRANGE", "XREVRANGE", "HSET"]),
     ];
     for (verb, commands) in expected {
@@ -365,4 +365,51 @@ fn a_generation_with_20000_groups_is_destroyed_whole() {
         let left: Vec<String> = real.send(cmd("KEYS").arg("*")).expect("keys");
         assert_eq!(left.len(), 1, "only the tombstone is left: {left:?}");
     }
+}
+
+/// What somebody else wrote into the books of a group is refused by its name, before anything is changed.
+#[test]
+fn an_unreadable_list_in_the_books_of_a_group_is_named_and_nothing_is_changed() {
+    let mut real = Real::start(Names::tagged_below("s").expect("a name"));
+    let client = redis::Client::open(real.process().url()).expect("an address");
+    let (mut plain, mut handle) = (client.get_connection().expect("connected"), handle(Layout::Tagged));
+    let (g, c) = (GroupName::new("mail").expect("a name"), ConsumerName::new("c").expect("a name"));
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 10 };
+    ask(&mut real, &mut handle, add());
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: g.clone(), contract, settled: None });
+    let books = "s:{orders}:orders:1:groups";
+    let read = || Verb::GroupRead { group: g.clone(), consumer: c.clone(), events_max: 5 };
+    let nack = || {
+        let ids = Ids::new([EventId { ms: 1, seq: 0 }]).expect("one");
+        Verb::GroupNack { group: g.clone(), consumer: c.clone(), ids, delay_ms: 5 }
+    };
+    let told = || Verb::GroupTold { group: g.clone(), through: 1 };
+    let list = || Verb::Groups { after: None, groups_max: 5 };
+    let unreadable = ["{", "7", "[7]", "[[\"1\"]]"];
+    for (field, texts, verbs) in [
+        ("missed", &unreadable[..], vec![read(), told(), list()]),
+        ("later", &unreadable[..], vec![nack(), list()]),
+        ("contract", &unreadable[..], vec![list()]),
+    ] {
+        let key = format!("{field}:mail");
+        let before: Option<String> = cmd("HGET").arg(books).arg(&key).query(&mut plain).expect("asked");
+        for text in texts {
+            cmd("HSET").arg(books).arg(&key).arg(text).exec(&mut plain).expect("written");
+            for verb in &verbs {
+                let op = handle.op(verb.clone(), Nonce([1; 16]));
+                let fault = StreamError::from(ForeignFault::Books { field: field.into() });
+                let outcome = real.apply(&op);
+                assert!(
+                    matches!(&outcome, Outcome::Answered { result: Err(error), .. } if *error == fault),
+                    "{key} = {text}, {verb:?}: {outcome:?}"
+                );
+            }
+        }
+        match before {
+            Some(text) => cmd("HSET").arg(books).arg(&key).arg(text).exec(&mut plain).expect("written"),
+            None => cmd("HDEL").arg(books).arg(&key).exec(&mut plain).expect("deleted"),
+        }
+    }
+    let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read()).told else { panic!("entries") };
+    assert_eq!(entries.len(), 1, "no refused read took it");
 }

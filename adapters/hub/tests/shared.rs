@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use strandline_core::coverage::{
-    BufferLimits, Counters, Event, From, How, HubConfig, HubLimits, Item, Outcome, Publish, PublishError,
-    Reason, SubscribeError, TopicName,
+    BufferLimits, Counters, Event, From, How, HubConfig, HubLimits, Item, NotAdmitted, Outcome, Publish,
+    PublishError, Reason, SubscribeError, TopicName,
 };
 use strandline_core::id::Run;
 use strandline_hub::{Driver, HandleOptions, HubHandle, NoBackend, Start, Subscription};
@@ -303,4 +303,28 @@ async fn ten_thousand_subscribers_over_two_hundred_topics() {
     assert_eq!(hub.counters().dropped, 0);
     let hot = (subscribers / 2 * rounds * 10) as u64;
     assert!(hub.counters().queued >= hot, "{} of {hot}", hub.counters().queued);
+}
+
+#[test]
+fn limits_hold_over_all_topics_of_an_instance_and_for_no_other_instance() {
+    let limits =
+        HubLimits { subscribers_max: Some(3), client_subscribers_max: Some(2), ..HubLimits::default() };
+    let instance = || open(HubConfig { limits, ..HubConfig::minted() }, HandleOptions::default()).0;
+    let (a, b) = (instance(), instance());
+    // Spread over the locks, so that none of them sees more than a few.
+    let topics: Vec<TopicName> = (0..4).map(|n| TopicName::parse(&format!("t{n}")).unwrap()).collect();
+    for hub in [&a, &b] {
+        let subscribe = |topic: usize, client| {
+            hub.subscribe(std::slice::from_ref(&topics[topic]), Start { client, ..Start::now() })
+        };
+        let first = subscribe(0, Some("ann")).expect("room");
+        let _second = subscribe(1, Some("ann")).expect("room");
+        let refused = subscribe(2, Some("ann")).err();
+        assert_eq!(refused, Some(SubscribeError::NotAdmitted(NotAdmitted::Client { max: 2 })));
+        let _third = subscribe(2, Some("bob")).expect("room");
+        let refused = subscribe(3, None).err();
+        assert_eq!(refused, Some(SubscribeError::NotAdmitted(NotAdmitted::Total { max: 3 })));
+        drop(first);
+        assert!(subscribe(3, None).is_ok(), "its place is free again");
+    }
 }

@@ -1,8 +1,10 @@
 //! What a script answers, as the reply that the model gives.
 
+use crate::listed::groups;
 use redis::Value;
 use strandline_core::id::unhex;
 use strandline_core::stream::event::{Entry, Stored};
+use strandline_core::stream::listing::Groups;
 use strandline_core::stream::op::{Bound, Nonce};
 use strandline_core::stream::reply::{DeadLetter, Dropped, GapReason, Missed, Told, replay_result};
 use strandline_core::stream::word::refusal;
@@ -21,12 +23,12 @@ pub(crate) enum Answer {
 }
 
 /// An answer that is not one of ours.
-fn strange(expected: &str, found: &impl core::fmt::Debug) -> StreamError {
+pub(crate) fn strange(expected: &str, found: &impl core::fmt::Debug) -> StreamError {
     let found: String = format!("{found:?}").chars().take(200).collect();
     ServerFault::Answer { detail: format!("expected {expected}, found {found}") }.into()
 }
 
-type Read<T> = Result<T, StreamError>;
+pub(crate) type Read<T> = Result<T, StreamError>;
 
 /// Taken, not copied: a payload may be large.
 fn bytes(value: &mut Value) -> Read<Vec<u8>> {
@@ -41,19 +43,19 @@ fn bytes(value: &mut Value) -> Read<Vec<u8>> {
     }
 }
 
-fn text(value: &mut Value) -> Read<String> {
+pub(crate) fn text(value: &mut Value) -> Read<String> {
     String::from_utf8(bytes(value)?).map_err(|error| strange("UTF-8", &error))
 }
 
-fn number(value: &mut Value) -> Read<u64> {
+pub(crate) fn number(value: &mut Value) -> Read<u64> {
     text(value)?.parse().map_err(|_| strange("a number", value))
 }
 
-fn id(value: &mut Value) -> Read<EventId> {
+pub(crate) fn id(value: &mut Value) -> Read<EventId> {
     EventId::parse(&text(value)?).ok_or_else(|| strange("a position", value))
 }
 
-fn list(value: &mut Value) -> Read<&mut [Value]> {
+pub(crate) fn list(value: &mut Value) -> Read<&mut [Value]> {
     if *value == Value::Nil {
         return Ok(&mut []);
     }
@@ -97,7 +99,7 @@ fn missed(value: &mut Value) -> Read<Vec<Missed>> {
 }
 
 /// A text that stands for nothing.
-fn is_empty(value: &Value) -> bool {
+pub(crate) fn is_empty(value: &Value) -> bool {
     matches!(value, Value::BulkString(bytes) if bytes.is_empty())
 }
 
@@ -218,6 +220,9 @@ fn told(verb: &Verb, rest: &mut [Value]) -> Read<Told> {
         (Verb::GroupBury { .. }, [count, cursor]) => {
             let cursor = if is_empty(cursor) { None } else { Some(id(cursor)?) };
             Told::Buried { count: number(count)?, cursor }
+        }
+        (Verb::Groups { .. }, [rows, more]) => {
+            Told::Groups(Groups { groups: groups(rows)?, more: flag(more)? })
         }
         (Verb::DeadRead { .. }, [letters]) => {
             Told::Dead(list(letters)?.iter_mut().map(dead_letter).collect::<Read<_>>()?)

@@ -5,10 +5,11 @@ use redis::Cmd;
 use sha2::{Digest, Sha256};
 use strandline_core::id::hex;
 use strandline_core::stream::limits::{
-    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, ONCE_DROPPED_MAX, ONCE_RECORDS_MAX,
+    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, GROUPS_LISTED_MAX, ONCE_DROPPED_MAX,
+    ONCE_RECORDS_MAX,
 };
 use strandline_core::stream::op::{Condition, Creates, Lease};
-use strandline_core::stream::{Event, Ids, Layout, StreamOp, Verb};
+use strandline_core::stream::{Event, GroupName, Ids, Layout, StreamOp, Verb};
 
 /// A command that is being written, straight into what is sent.
 struct Args(Cmd);
@@ -124,6 +125,10 @@ fn verb(verb: &Verb, args: &mut Args) {
         }
         Verb::Read { after, events_max } | Verb::DeadRead { after, events_max } => {
             args.number(after).number(events_max);
+        }
+        Verb::Groups { after, groups_max } => {
+            args.text(after.as_ref().map(GroupName::as_str).unwrap_or_default());
+            args.number(groups_max.min(&GROUPS_LISTED_MAX));
         }
         Verb::Replay { after, events_max, bytes_max } => {
             args.number(after).number(events_max).number(bytes_max);

@@ -24,6 +24,7 @@ mod bell;
 mod connection;
 mod decode;
 mod encode;
+mod listed;
 mod names;
 mod parts;
 mod remote;

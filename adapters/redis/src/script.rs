@@ -47,6 +47,7 @@ scripts! {
     GroupNack = "group_nack",
     GroupBury = "group_bury",
     GroupTold = "group_told",
+    Groups = "group_list",
     DeadRead = "dead_read",
     DeadRemove = "dead_remove",
 }
@@ -76,6 +77,7 @@ impl Name {
             Verb::GroupNack { .. } => Self::GroupNack,
             Verb::GroupBury { .. } => Self::GroupBury,
             Verb::GroupTold { .. } => Self::GroupTold,
+            Verb::Groups { .. } => Self::Groups,
             Verb::DeadRead { .. } => Self::DeadRead,
             Verb::DeadRemove { .. } => Self::DeadRemove,
         }

@@ -56,8 +56,15 @@ pub(crate) enum Beside {
 /// What was told beside an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    pub(crate) vouched: Option<Vouched>,
+    pub(crate) standing: Option<Standing>,
     pub(crate) replicas: Option<u64>,
+}
+
+impl Told {
+    /// What may be noted beside the answer.
+    pub(crate) fn vouched(&self) -> Option<Vouched> {
+        self.standing.and_then(|standing| standing.vouched(&standing))
+    }
 }
 
 impl<C: Together> Server<C> {
@@ -95,7 +102,7 @@ impl<C: Together> Server<C> {
     /// a failover. `None` when nothing can be noted: the server is no master, or says nothing.
     pub async fn apply_vouched(&mut self, op: &StreamOp) -> (Outcome, Option<Vouched>) {
         let (outcome, told) = self.apply_beside(op, Beside::Standing).await;
-        (outcome, told.vouched)
+        (outcome, told.vouched())
     }
 
     /// Does one operation, then waits until `replicas` have it, for at most `wait_ms`; how many have it.
@@ -207,7 +214,7 @@ impl<C: Together> Server<C> {
         let mut told = Told::default();
         let answer = match (beside, values.as_slice()) {
             (Beside::Standing, [before, answer, after]) => {
-                told.vouched = standing(before).zip(standing(after)).and_then(|(b, a)| a.vouched(&b));
+                told.standing = standing(before).zip(standing(after)).and_then(|(b, a)| a.beside(&b));
                 answer
             }
             (Beside::Replicas(..), [answer, replicas]) => {

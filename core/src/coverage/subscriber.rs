@@ -179,7 +179,8 @@ impl Subscriber {
         self.queue.push_back(Queued::Item(Item::Closed));
     }
 
-    /// Turns a backlog into a notice if eviction has overtaken it. `head` gives the mark of a position.
+    /// Turns a backlog into a notice if eviction has overtaken it. `mark` gives the mark of a position.
+    /// Returns whether one more waits now.
     pub(super) fn overtaken(&mut self, evicted_through: Position, mark: impl Fn(Position) -> Mark) -> bool {
         if !self.leans {
             return false;
@@ -202,16 +203,19 @@ impl Subscriber {
         self.queue.drain(hit + 1..=last);
         self.queue[hit] = Queued::Item(Item::SyncRequired { reason: Reason::Evicted, at: mark(through) });
         // A later notice covers this one; it must be the only one.
-        let later = self.queue.iter().skip(hit + 1).position(|queued| {
-            matches!(queued, Queued::Item(Item::Stale { .. } | Item::SyncRequired { .. }))
-        });
+        let later = self.queue.iter().skip(hit + 1).position(is_notice);
         if let Some(later) = later {
             let rest: VecDeque<Queued> = self.queue.drain(hit + 1 + later..).collect();
             self.truncate(hit);
             self.queue.extend(rest);
         }
+        // So does this one an earlier one: however long a subscriber sleeps, one notice waits for it.
+        let earlier = self.queue.iter().take(hit).position(is_notice);
+        if let Some(earlier) = earlier {
+            self.queue.drain(earlier..hit);
+        }
         self.recount();
-        true
+        earlier.is_none()
     }
 
     /// The next item.
@@ -255,6 +259,10 @@ impl Subscriber {
         self.events = self.queue.iter().filter(|q| matches!(q, Queued::Event(_, How::Live))).count();
         self.leans = self.queue.iter().any(|q| matches!(q, Queued::Backlog(_) | Queued::Overflow { .. }));
     }
+}
+
+fn is_notice(queued: &Queued) -> bool {
+    matches!(queued, Queued::Item(Item::Stale { .. } | Item::SyncRequired { .. }))
 }
 
 /// The next item of a backlog. A hole that it crosses is told before the event behind it.
@@ -396,5 +404,16 @@ mod tests {
         bench.subscriber.close();
         bench.publish(1, 3);
         assert_eq!(bench.told(), [('e', 1), ('c', 0)]);
+    }
+
+    #[test]
+    fn a_sleeper_is_told_once_however_often_what_it_missed_is_overtaken() {
+        let mut bench = Bench::live();
+        bench.publish(1_000, 2);
+        assert!(bench.subscriber.waiting() <= 4, "{} items wait", bench.subscriber.waiting());
+        let told = bench.told();
+        assert_eq!(told[..2], [('e', 1), ('e', 2)]);
+        assert_eq!(told.iter().filter(|(what, _)| *what == 's').count(), 1, "{told:?}");
+        assert_eq!(told.last().map(|(_, at)| *at), Some(1_000), "what is still held follows");
     }
 }

@@ -103,7 +103,7 @@ pub struct ModelServer {
 }
 
 /// Events that a history of the model keeps.
-const HISTORY_EVENTS_MAX: usize = 12;
+pub(super) const HISTORY_EVENTS_MAX: usize = 12;
 
 impl ModelServer {
     /// What both scripts do first: a missing state, one of a spent space, or one behind what was seen

@@ -1,6 +1,6 @@
 //! Random schedules of everything that goes wrong, one seed each, before an all-knowing observer.
 
-use super::broker::{Asked, Broker, ChannelKey};
+use super::broker::{Asked, Broker, ChannelKey, HISTORY_EVENTS_MAX};
 use super::host::at_ms;
 use super::observer::{Client, Truth};
 use super::rng::Rng;
@@ -23,6 +23,7 @@ pub(super) const TOPICS: [&str; 2] = ["a", "b"];
 pub(super) struct Node {
     pub(super) hub: Hub,
     pub(super) life: u64,
+    queue_events_max: usize,
     /// Commands on their way to the server, and answers on their way back, with when they arrive.
     commands: VecDeque<(u64, Command)>,
     answers: Vec<(u64, HubCompletion)>,
@@ -123,8 +124,9 @@ impl Model {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&(number * 1_000 + life).to_be_bytes());
         seed[8..16].copy_from_slice(&self.rng.number().to_be_bytes());
+        let queue_events_max = config.limits.queue_events_max;
         let hub = Hub::new(config, Run(life), Seed::new(seed), at_ms(self.ms));
-        Node { hub, life, commands: VecDeque::new(), answers: Vec::new() }
+        Node { hub, life, queue_events_max, commands: VecDeque::new(), answers: Vec::new() }
     }
 
     fn play(&mut self) -> Result<(), String> {
@@ -275,7 +277,19 @@ impl Model {
                 break;
             }
         }
+        self.bounded()?;
         self.read()
+    }
+
+    /// What waits for a sleeping subscriber is its queue, what a history gave it, and a few notices.
+    fn bounded(&self) -> Result<(), String> {
+        for node in &self.nodes {
+            let max = node.queue_events_max + HISTORY_EVENTS_MAX + 8;
+            if let Some(topic) = node.hub.topics().find(|topic| topic.waiting_items > max) {
+                return Err(format!("expected at most {max} items to wait, found {}", topic.waiting_items));
+            }
+        }
+        Ok(())
     }
 
     fn execute(&mut self, node: usize) -> bool {

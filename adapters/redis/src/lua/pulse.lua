@@ -296,6 +296,21 @@ end
 
 function S.was_read() end
 
+function S.seen() end
+
+function S.fence(plan, group)
+  return redis.call('HGET', plan.keys.lease(group), 'fence') or '0'
+end
+
+-- Every group that was made, or has a cursor left.
+function S.group_names(plan)
+  local names = {}
+  for _, name in ipairs(group_names(plan.keys)) do
+    if exists(plan.keys.config(name)) or S.cursor(plan, name) then names[#names + 1] = name end
+  end
+  return names
+end
+
 -- Holes have no place in this layout.
 function S.note_read(plan, group, entries, caught_up)
   return caught_up and last_id(plan.keys.log) or entries[#entries][1], {}
@@ -304,6 +319,9 @@ end
 -- Nothing of this has a place in this layout.
 function S.miss() end
 function S.missed() return {} end
+function S.later() return {} end
+function S.missed_fault() end
+function S.later_fault() end
 function S.ripen() end
 
 local FIELDS = {'filter_kind', 'filter_value', 'start_id', 'no_ack', 'ack_grace_ms'}
@@ -316,6 +334,15 @@ function S.group_fits(plan, group, values)
     if stored[i] ~= values[i] then return false end
   end
   return true
+end
+
+-- The five values of a group's contract; nil without one.
+function S.contract_of(plan, group)
+  local key = plan.keys.config(group)
+  if not exists(key) then return nil end
+  local values = redis.call('HMGET', key, unpack(FIELDS))
+  for i = 1, #FIELDS do values[i] = values[i] or '' end
+  return values
 end
 
 function S.put_group(plan, group, values)

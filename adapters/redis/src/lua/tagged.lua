@@ -111,6 +111,31 @@ local function put(plan, what, group, value)
   kept(plan)
 end
 
+-- A list of the books of a group; nil for one that is unreadable: somebody else wrote it. `parts` is how
+-- many texts each of its items has.
+local function unpacked(plan, what, group, parts)
+  local text = get(plan, what, group)
+  if not text then return {} end
+  local fine, list = pcall(cjson.decode, text)
+  if not fine or type(list) ~= 'table' then return nil end
+  for _, item in ipairs(list) do
+    if type(item) ~= 'table' then return nil end
+    for at = 1, parts do
+      if type(item[at]) ~= 'string' then return nil end
+    end
+  end
+  return list
+end
+
+-- Looked at before anything is written.
+function S.missed_fault(plan, group)
+  if not unpacked(plan, 'missed', group, 5) then return refuse('GROUPBOOKSINVALID missed') end
+end
+
+function S.later_fault(plan, group)
+  if not unpacked(plan, 'later', group, 2) then return refuse('GROUPBOOKSINVALID later') end
+end
+
 -- A list as one packed field; an empty one is no field, since an empty table would read back as an object.
 local function put_list(plan, what, group, list)
   if #list == 0 then
@@ -154,6 +179,38 @@ function S.delivered(plan, group)
   return id
 end
 
+function S.seen(plan, group)
+  local _, seen = read_up_to(get(plan, 'read', group))
+  return seen
+end
+
+function S.fence(plan, group) return get(plan, 'fence', group) or '0' end
+
+-- Every group that was made, or has a cursor left.
+function S.group_names(plan)
+  local names, known = {}, {}
+  local all = redis.call('HGETALL', plan.keys.groups)
+  for i = 1, #all, 2 do
+    local what, name = string.match(all[i], '^(%a+):(.*)$')
+    if (what == 'contract' or what == 'cursor') and not known[name] then
+      known[name] = true
+      names[#names + 1] = name
+    end
+  end
+  return names
+end
+
+-- The five values of a group's contract; nil without one.
+function S.contract_of(plan, group)
+  local text = get(plan, 'contract', group)
+  if not text then return nil end
+  local fine, values = pcall(cjson.decode, text)
+  fine = fine and type(values) == 'table'
+  for at = 1, 5 do fine = fine and type(values[at]) == 'string' end
+  if not fine then return nil, refuse('GROUPBOOKSINVALID contract') end
+  return values
+end
+
 function S.was_read(plan, group, id, seen)
   put(plan, 'read', group, seen and id .. ' ' .. text_of(seen) or id)
 end
@@ -191,10 +248,7 @@ function S.note_read(plan, group, entries, caught_up)
 end
 
 -- Holes that nobody said was told: number, reason, the positions around them, and how many events.
-function S.missed(plan, group)
-  local text = get(plan, 'missed', group)
-  return text and cjson.decode(text) or {}
-end
+function S.missed(plan, group) return unpacked(plan, 'missed', group, 5) end
 
 local MISSED_MAX = 64
 
@@ -232,10 +286,7 @@ function S.told(plan, group, through)
 end
 
 -- What is put off: pairs of position and instant, in one packed field.
-function S.later(plan, group)
-  local text = get(plan, 'later', group)
-  return text and cjson.decode(text) or {}
-end
+function S.later(plan, group) return unpacked(plan, 'later', group, 2) end
 
 function S.put_later(plan, group, list)
   if #list == 0 then
@@ -333,11 +384,7 @@ function S.put_lease(plan, group, owner, till) put(plan, 'lease', group, till ..
 
 -- One packed field: pairs of name and microseconds, in the order they came.
 local function members(plan, group)
-  local text = get(plan, 'members', group)
-  if not text then return {} end
-  local fine, list = pcall(cjson.decode, text)
-  if not fine or type(list) ~= 'table' then return nil end
-  return list
+  return unpacked(plan, 'members', group, 2)
 end
 
 function S.members_fault(plan, group)
