@@ -1,5 +1,7 @@
-//! Every scenario of protocol B against the model, in both layouts.
+//! Every scenario of protocol B against the model, the embedded keyspace and a server, in both layouts.
 
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use strandline_core::stream::Layout;
@@ -77,4 +79,32 @@ fn redis_in_the_pulse_layout() {
 #[test]
 fn redis_in_the_tagged_layout() {
     held_to_the_file(&mut Real::start(Names::tagged_below("s").unwrap()));
+}
+
+/// What the file tells in words is played by tests of our own: `scenarios/prose.json` says by which.
+#[test]
+fn each_scenario_in_prose_is_played_by_tests_that_exist() {
+    let read = |name: &str| fs::read_to_string(own(name)).expect("a file of ours");
+    let of_the_file = file::read(&read("streams.json")).expect("scenarios");
+    let wanted: BTreeSet<String> =
+        of_the_file.into_iter().filter(|scenario| scenario.is_prose).map(|scenario| scenario.id).collect();
+    let table: Vec<Value> = serde_json::from_str(&read("prose.json")).expect("a list");
+    let mut played = BTreeSet::new();
+    for row in &table {
+        let id = row["id"].as_str().expect("an id").to_string();
+        let tests = row["tests"].as_array().expect("a list");
+        assert!(!tests.is_empty(), "{id}: expected a test");
+        for test in tests {
+            let (path, name) = test.as_str().and_then(|test| test.split_once("::")).expect("FILE::TEST");
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+            let text = fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert!(
+                text.contains(&format!("#[test]\nfn {name}("))
+                    || text.contains(&format!("#[test]\n    fn {name}(")),
+                "{id}: expected a test {name} in {path}"
+            );
+        }
+        assert!(played.insert(id.clone()), "{id} stands there twice");
+    }
+    assert_eq!(played, wanted, "the scenarios in prose, and those that the table names");
 }

@@ -35,7 +35,7 @@ async fn item(from: &mut (impl futures::Stream<Item = Result<Item, Failure>> + U
 async fn delivery(from: &mut (impl futures::Stream<Item = Result<Item, Failure>> + Unpin)) -> Delivery {
     match item(from).await {
         Item::Event(delivery) => delivery,
-        Item::Gap(gap) => panic!("{gap:?}"),
+        other @ (Item::Gap(_) | Item::Failover(_)) => panic!("{other:?}"),
     }
 }
 

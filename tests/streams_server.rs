@@ -8,8 +8,8 @@ use strandline_core::stream::op::{Condition, Nonce};
 use strandline_core::stream::reply::{Told, Uncertain};
 use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{
-    EventId, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, StreamReply,
-    Verb, Wanted, filter::Filter,
+    ConsumerName, EventId, ForeignFault, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome,
+    Start, StreamError, StreamName, StreamReply, Verb, Wanted, filter::Filter,
 };
 use strandline_redis::{Address, Bell, Names};
 use strandline_tests::streams::backend::Backend as _;
@@ -142,6 +142,151 @@ fn every_key_a_tagged_script_touches_was_declared() {
     assert!(seen.scripts.len() >= 24 && seen.touches > 60, "{seen:?}");
 }
 
+/// A script that ends half-way keeps what it did: the record of a publication must not be among it.
+#[test]
+fn a_publication_that_fails_leaves_no_record() {
+    let mut real = Real::start(Names::tagged_below("s").expect("a name"));
+    let mut handle = handle(Layout::Tagged);
+    ask(&mut real, &mut handle, Verb::Open);
+    real.send::<()>(cmd("SET").arg("s:{orders}:orders:1:log").arg("no log")).expect("set");
+    let once = || Verb::AddOnce { key: OnceKey::new("k").expect("a key"), event: event() };
+    let Outcome::Answered { result, .. } = real.apply(&handle.op(once(), Nonce([1; 16]))) else {
+        panic!("no answer")
+    };
+    assert!(result.is_err(), "{result:?}");
+    real.send::<()>(cmd("DEL").arg("s:{orders}:orders:1:log")).expect("deleted");
+    let told = ask(&mut real, &mut handle, once()).told;
+    assert!(matches!(told, Told::AddedOnce { published: true, .. }), "{told:?}");
+    let Told::Entries(entries) = ask(&mut real, &mut handle, Verb::Snapshot).told else { panic!("entries") };
+    assert_eq!(entries.len(), 1);
+}
+
+/// As after a restore on a server whose clock is behind: what comes lies behind the cursor.
+#[test]
+fn a_cursor_ahead_of_the_clock_hides_no_event() {
+    for names in both() {
+        let (key, field, log) = match names.layout() {
+            Layout::Pulse => ("pulse:stream:orders:sink-recovery:1", "mail", "pulse:stream:orders"),
+            Layout::Tagged => ("s:{orders}:orders:1:groups", "cursor:mail", "s:{orders}:orders:1:log"),
+        };
+        let mut handle = handle(names.layout());
+        let mut real = Real::start(names);
+        let group = GroupName::new("mail").expect("a name");
+        let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Newest, no_ack: false, grace_ms: 1000 };
+        let open = || Verb::GroupOpen { group: group.clone(), contract: contract.clone(), settled: None };
+        ask(&mut real, &mut handle, open());
+        real.send::<()>(cmd("HSET").arg(key).arg(field).arg("9999999999999-0")).expect("set");
+        real.send::<()>(cmd("DEL").arg(log)).expect("deleted");
+        let Told::Added { id: Some(id) } = ask(&mut real, &mut handle, add()).told else { panic!("added") };
+        ask(&mut real, &mut handle, open());
+        let read = Verb::GroupRead { group, consumer, events_max: 10 };
+        let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read).told else { panic!("entries") };
+        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [id]);
+    }
+}
+
+/// The registry of the Pulse layout can be lost alone, or have expired under a client that lets it.
+#[test]
+fn a_destroy_finds_what_a_lost_registry_named() {
+    let mut real = Real::start(Names::Pulse);
+    let mut handle = handle(Layout::Pulse);
+    let group = GroupName::new("mail").expect("a name");
+    let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+    let owner = "C1/orders".to_string();
+    ask(&mut real, &mut handle, Verb::LeaseAcquire { group: group.clone(), owner, lease_ms: 1000 });
+    ask(&mut real, &mut handle, Verb::GroupRegister { group, consumer });
+    let lost: u64 = real.send(cmd("DEL").arg("pulse:stream:orders:generation:1:resources")).expect("deleted");
+    assert_eq!(lost, 1);
+    assert_eq!(ask(&mut real, &mut handle, Verb::Destroy).told, Told::Destroyed { now: true });
+    let left: Vec<String> = real.send(cmd("KEYS").arg("*")).expect("keys");
+    assert_eq!(left, ["pulse:stream:orders:lifecycle"]);
+}
+
+/// What most calls are costs a server these commands and no others: no walk, nothing twice.
+#[test]
+fn the_quick_ways_are_these_commands() {
+    let mut real = Real::start(Names::tagged_below("s").expect("a name"));
+    let mut handle = handle(Layout::Tagged);
+    let group = GroupName::new("mail").expect("a name");
+    let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+    let once = |key: &str| Verb::AddOnce { key: OnceKey::new(key).expect("a key"), event: event() };
+    let read = || Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 1 };
+    for verb in [add(), add(), once("first"), once("again")] {
+        ask(&mut real, &mut handle, verb);
+    }
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: group.clone(), contract, settled: None });
+    let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read()).told else { panic!("entries") };
+    let ids: Vec<EventId> = entries.iter().map(|entry| entry.id).collect();
+    let ack = Verb::GroupAck { group: group.clone(), ids: Ids::new(ids).expect("few") };
+    let publish_once: &[&str] = &[
+        "TIME",
+        "HMGET",
+        "HGET",
+        "HLEN",
+        "XADD",
+        "ZRANGEBYSCORE",
+        "ZADD",
+        "HSET",
+        "PEXPIRETIME",
+        "PEXPIREAT",
+        "PEXPIRETIME",
+        "PEXPIREAT",
+    ];
+    let expected: [(Verb, &[&str]); 4] = [
+        (add(), &["TIME", "HMGET", "XADD"]),
+        (once("third"), publish_once),
+        (read(), &["TIME", "HMGET", "HMGET", "XREADGROUP", "XRANGE", "HSET"]),
+        (ack, &["TIME", "HMGET", "XACK", "HMGET", "XPENDING", "XRANGE", "XREVRANGE", "HSET"]),
+    ];
+    for (verb, commands) in expected {
+        let (seen, _) = inside(&mut real, &mut handle, verb.clone());
+        assert_eq!(seen, commands, "{verb:?}");
+    }
+}
+
+/// Asks, and tells the commands inside the script.
+fn inside(real: &mut Real, handle: &mut Handle, verb: Verb) -> (Vec<String>, Told) {
+    let watch = Watch::begin(real.process().port());
+    let told = ask(real, handle, verb).told;
+    let client = redis::Client::open(real.process().url()).expect("an address");
+    let seen = watch.end(&mut client.get_connection().expect("connected"));
+    (seen.into_iter().filter(|seen| seen.inside).map(|seen| seen.words[0].clone()).collect(), told)
+}
+
+/// Asked for what lies before the oldest entry, a server walks the whole log backwards: so nobody may ask.
+#[test]
+fn nothing_is_looked_for_before_the_oldest_entry() {
+    for names in both() {
+        let mut real = Real::start(names.clone());
+        let mut handle = handle(names.layout());
+        let group = GroupName::new("mail").expect("a name");
+        let consumer = strandline_core::stream::ConsumerName::new("C1").expect("a name");
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 1000 };
+        for _ in 0..3 {
+            ask(&mut real, &mut handle, add());
+        }
+        let open = Verb::GroupOpen { group: group.clone(), contract, settled: None };
+        let read = Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 2 };
+        let mut told = Vec::new();
+        for verb in [open, read, Verb::Read { after: EventId::ZERO, events_max: 2 }] {
+            let (commands, answer) = inside(&mut real, &mut handle, verb.clone());
+            assert!(!commands.iter().any(|command| command == "XREVRANGE"), "{verb:?}: {commands:?}");
+            told.push(answer);
+        }
+        let Told::Taken { entries, .. } = &told[1] else { panic!("entries") };
+        // The first stays pending, and is the oldest kept.
+        let ack = Verb::GroupAck { group, ids: Ids::new([entries[1].id]).expect("one") };
+        let (commands, _) = inside(&mut real, &mut handle, ack);
+        assert!(!commands.iter().any(|command| command == "XREVRANGE"), "{commands:?}");
+    }
+}
+
 /// More IDs than fit on Lua's stack at once.
 #[test]
 fn more_than_20000_ids_in_one_call() {
@@ -220,4 +365,51 @@ fn a_generation_with_20000_groups_is_destroyed_whole() {
         let left: Vec<String> = real.send(cmd("KEYS").arg("*")).expect("keys");
         assert_eq!(left.len(), 1, "only the tombstone is left: {left:?}");
     }
+}
+
+/// What somebody else wrote into the books of a group is refused by its name, before anything is changed.
+#[test]
+fn an_unreadable_list_in_the_books_of_a_group_is_named_and_nothing_is_changed() {
+    let mut real = Real::start(Names::tagged_below("s").expect("a name"));
+    let client = redis::Client::open(real.process().url()).expect("an address");
+    let (mut plain, mut handle) = (client.get_connection().expect("connected"), handle(Layout::Tagged));
+    let (g, c) = (GroupName::new("mail").expect("a name"), ConsumerName::new("c").expect("a name"));
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 10 };
+    ask(&mut real, &mut handle, add());
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: g.clone(), contract, settled: None });
+    let books = "s:{orders}:orders:1:groups";
+    let read = || Verb::GroupRead { group: g.clone(), consumer: c.clone(), events_max: 5 };
+    let nack = || {
+        let ids = Ids::new([EventId { ms: 1, seq: 0 }]).expect("one");
+        Verb::GroupNack { group: g.clone(), consumer: c.clone(), ids, delay_ms: 5 }
+    };
+    let told = || Verb::GroupTold { group: g.clone(), through: 1 };
+    let list = || Verb::Groups { after: None, groups_max: 5 };
+    let unreadable = ["{", "7", "[7]", "[[\"1\"]]"];
+    for (field, texts, verbs) in [
+        ("missed", &unreadable[..], vec![read(), told(), list()]),
+        ("later", &unreadable[..], vec![nack(), list()]),
+        ("contract", &unreadable[..], vec![list()]),
+    ] {
+        let key = format!("{field}:mail");
+        let before: Option<String> = cmd("HGET").arg(books).arg(&key).query(&mut plain).expect("asked");
+        for text in texts {
+            cmd("HSET").arg(books).arg(&key).arg(text).exec(&mut plain).expect("written");
+            for verb in &verbs {
+                let op = handle.op(verb.clone(), Nonce([1; 16]));
+                let fault = StreamError::from(ForeignFault::Books { field: field.into() });
+                let outcome = real.apply(&op);
+                assert!(
+                    matches!(&outcome, Outcome::Answered { result: Err(error), .. } if *error == fault),
+                    "{key} = {text}, {verb:?}: {outcome:?}"
+                );
+            }
+        }
+        match before {
+            Some(text) => cmd("HSET").arg(books).arg(&key).arg(text).exec(&mut plain).expect("written"),
+            None => cmd("HDEL").arg(books).arg(&key).exec(&mut plain).expect("deleted"),
+        }
+    }
+    let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read()).told else { panic!("entries") };
+    assert_eq!(entries.len(), 1, "no refused read took it");
 }

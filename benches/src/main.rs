@@ -2,8 +2,8 @@
 //!
 //! Prints a table and writes `target/bench/summary.json`. Every figure is the median of rounds in
 //! which ours and the references take turns; compare ratios, since the machine may be shared.
-//! `BENCH_QUICK=1` takes one short round, to see that everything runs; `BENCH_ONLY=journal`, `replica` or
-//! `live` takes these rows only.
+//! `BENCH_QUICK=1` takes one short round, to see that everything runs; `BENCH_ONLY=journal`, `replica`,
+//! `live` or `streams` takes these rows only.
 
 mod append;
 mod cpu;

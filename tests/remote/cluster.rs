@@ -1,7 +1,7 @@
 //! Streams on three masters: each on its own, slots that move, waits on several at once.
 
 use crate::support::{
-    PATIENT, SHORT, add, add_once, ask, handle, op, payloads, remote_by, runtime, stream, tagged,
+    PATIENT, SHORT, add, add_once, ask, handle, op, payloads, remote_by, runtime, stream, tagged, wait_async,
 };
 use std::collections::BTreeSet;
 use strandline_core::stream::client::{LogPosition, Waited};
@@ -10,7 +10,8 @@ use strandline_core::stream::failover::{Doubt, Survival};
 use strandline_core::stream::reply::Uncertain;
 use strandline_core::stream::unready::Unready;
 use strandline_core::stream::{EventId, Layout, Outcome, ServerFault, StreamError, Verb};
-use strandline_redis::{Address, Bell, Bounds, Names, Remote};
+use strandline_redis::{Address, Bell, Bounds, Names, Redis, Remote};
+use strandline_streams::{Consumer, Item, Start, Stream, Streams};
 use strandline_tests::redis_cluster::RedisCluster;
 use strandline_tests::streams::every::every_operation;
 use strandline_tests::streams::monitor::{Watch, declared};
@@ -145,14 +146,6 @@ fn a_connection_that_ends_leaves_what_was_sent_uncertain_in_a_cluster_too() {
     });
 }
 
-async fn wait_async(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < crate::support::GIVE_UP, "expected {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-}
-
 /// One blocking read may name the keys of one slot only.
 #[test]
 fn a_bell_rings_for_streams_on_different_masters_and_follows_a_slot() {
@@ -194,6 +187,72 @@ fn a_bell_rings_for_streams_on_different_masters_and_follows_a_slot() {
         assert_eq!(quick.wait(&there).await, Waited::Rung, "it asks where the slot is on its way to");
         cluster.end_move(&life(&names[1]), 2);
         assert_eq!(quick.wait(&there).await, Waited::Rung, "it asks where the slot is");
+        // So does a step that notes where its server stands: it is the other master that vouches.
+        let (outcome, noted) = remote.apply_vouched(&op(&handles[1], Verb::Snapshot)).await;
+        crate::support::told(&mut handles[1], &Verb::Snapshot, outcome);
+        let there = remote.standing(&stream(&names[2])).await.expect("a master says where it stands");
+        assert_eq!(noted.map(|noted| noted.id), Some(there.id));
+    });
+}
+
+/// How many clients wait at each master.
+fn waiting(cluster: &RedisCluster) -> [String; 3] {
+    [0, 1, 2].map(|master| {
+        let info: String = crate::support::must(&mut cluster.connection(master), &["INFO", "clients"]);
+        let count = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+        count.expect("the number of those who wait").to_string()
+    })
+}
+
+async fn publish(streams: &[Stream], consumer: &mut Consumer) {
+    for stream in streams {
+        let id = stream.add(crate::support::event("x")).await.expect("published");
+        let next = futures::StreamExt::next(consumer);
+        let next = tokio::time::timeout(crate::support::GIVE_UP, next).await.expect("an item in time");
+        let Some(Ok(Item::Event(delivery))) = next else { panic!("expected an event, found {next:?}") };
+        assert_eq!((delivery.id, Some(&delivery.stream)), (id, stream.state().as_ref().map(|h| h.stream())));
+        // Whether it was this time or one without an answer before.
+        consumer.ack(&delivery).await.expect("settled");
+    }
+}
+
+/// Streams of one slot share a wait, streams of several masters do not; a master that does not answer
+/// holds up only its own.
+#[test]
+fn a_group_waits_once_for_each_slot_and_goes_on_while_a_master_does_not() {
+    let cluster = RedisCluster::start();
+    runtime().block_on(async {
+        let [first, second, third] = homes(&cluster);
+        let slot = |name: &str| redis::cluster_routing::Slot::for_key(life(name));
+        let beside = (0..).map(|n| format!("n{n}")).find(|name| slot(name) == slot(&first)).expect("a name");
+        let names = [first, beside, second, third];
+        // Who publishes waits for the master; who consumes soon knows that it does not answer.
+        let hurried = Bounds { answer_ms_max: 5_000, ..PATIENT };
+        let [patient, hurried] = [PATIENT, hurried].map(|bounds| {
+            let redis = Redis::at(address(&cluster), tagged(), bounds).expect("entropy");
+            let (streams, driver) = Streams::new(redis).expect("entropy");
+            tokio::spawn(driver.run(tokio::time::sleep));
+            streams
+        });
+        let handle =
+            |streams: &Streams, name: &String| streams.stream(name.as_str()).handle().expect("a handle");
+        let published = names.each_ref().map(|name| handle(&patient, name));
+        let [one, two, three, four] = names.each_ref().map(|name| handle(&hurried, name));
+        let group = one.group("mail").and(&two).and(&three).and(&four).start(Start::Oldest);
+        let block = std::time::Duration::from_secs(2);
+        let mut consumer = group.block(block).consumer("w").await.expect("joined");
+        publish(&published, &mut consumer).await;
+        let once = || waiting(&cluster) == ["1", "1", "1"].map(String::from);
+        let asked = async { _ = futures::StreamExt::next(&mut consumer).await };
+        tokio::select! {
+            () = asked => panic!("expected nothing to come"),
+            () = wait_async("one who waits at each master", once) => {}
+        }
+
+        crate::support::must::<()>(&mut cluster.connection(0), &["CLIENT", "PAUSE", "600000", "WRITE"]);
+        publish(&published[2..], &mut consumer).await;
+        crate::support::must::<()>(&mut cluster.connection(0), &["CLIENT", "UNPAUSE"]);
+        publish(&published, &mut consumer).await;
     });
 }
 

@@ -11,7 +11,7 @@ use strandline_redis::Remote;
 use strandline_tests::streams::server::RedisServer;
 
 /// A master with a replica that has caught up once.
-fn pair() -> (RedisServer, RedisServer) {
+pub(crate) fn pair() -> (RedisServer, RedisServer) {
     let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
     let port = master.port().to_string();
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port]);
@@ -22,7 +22,7 @@ fn pair() -> (RedisServer, RedisServer) {
     (master, replica)
 }
 
-fn standing(server: &mut Connection) -> Standing {
+pub(crate) fn standing(server: &mut Connection) -> Standing {
     let info: String = must(server, &["INFO", "replication"]);
     Standing::parse(&info).unwrap_or_else(|| panic!("expected the fields of a standing, found {info}"))
 }
@@ -33,7 +33,7 @@ async fn publish(remote: &Remote, handle: &mut Handle, payload: &str) -> Vouched
     vouched.expect("a master says where it stands")
 }
 
-fn caught_up(replica: &mut Connection, noted: &Vouched) {
+pub(crate) fn caught_up(replica: &mut Connection, noted: &Vouched) {
     wait("a replica that has what was noted", || standing(replica).offset >= noted.offset);
 }
 

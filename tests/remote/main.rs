@@ -11,3 +11,5 @@ mod smol;
 mod storm;
 mod support;
 mod tls;
+mod told;
+mod waiting;

@@ -108,3 +108,12 @@ pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// The same beside other futures.
+pub(crate) async fn wait_async(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < GIVE_UP, "expected {what}, waited {GIVE_UP:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -96,10 +96,13 @@ fn tour(place: &Place) {
     let [group] = &place.done(&["groups", "orders"])[..] else { panic!("one group") };
     assert_eq!((&group["group"], &group["pending"]), (&json!("mail"), &json!(1)));
     assert_eq!(group["contract"], json!(["all", "", "0", "0", "20000"]));
+    assert_eq!((&group["lag"], &group["oldest"]["deliveries"]), (&json!(1), &json!(1)));
+    assert_eq!(group["oldest"]["id"], snapshot[0]["id"]);
     let claimed = place.done(&["consume", "orders", "mail", "--claim-idle-ms", "0", "--consumer", "w2"]);
     assert_eq!(claimed, snapshot, "what was left pending, then the rest");
     let [group] = &place.done(&["groups", "orders"])[..] else { panic!("one group") };
     assert_eq!((&group["pending"], &group["cursor"]), (&json!(0), &snapshot[1]["id"]));
+    assert_eq!((&group["lag"], &group["oldest"]), (&json!(0), &Value::Null));
     assert_eq!(place.done(&["consume", "orders", "mail"]), Vec::<Value>::new());
 
     let explained = place.done(&["explain", "orders", "--after", &id]).pop().unwrap();
@@ -125,7 +128,7 @@ fn tour(place: &Place) {
     // As a person sees it.
     for (args, shows) in [
         (&["snapshot", "orders"][..], "created - one"),
-        (&["groups", "orders"], "pending"),
+        (&["groups", "orders"], "lag"),
         (&["explain", "orders"], "active"),
         (&["destroy", "orders"], "generation 2 is over"),
     ] {
@@ -133,6 +136,23 @@ fn tour(place: &Place) {
         let text = String::from_utf8_lossy(&ended.stdout).into_owned();
         assert!(ended.code == 0 && text.contains(shows), "{args:?}: {text} {}", ended.stderr);
     }
+}
+
+/// A server that evicts loses streams without a word: whoever asks is warned.
+#[test]
+fn a_server_that_may_evict_streams_is_warned_of() {
+    let mut place = Place::server();
+    let one = place.payload("one");
+    place.done(&["add", "orders", "created", &one]);
+    let explained = place.run(&["explain", "orders"]);
+    assert_eq!((explained.code, explained.lines()[0].get("warning")), (0, None), "{}", explained.stderr);
+    let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    place.server = Some(RedisServer::start_with(&arguments));
+    place.done(&["add", "orders", "created", &one]);
+    let warning = place.done(&["explain", "orders"])[0]["warning"].as_str().expect("text").to_owned();
+    assert!(warning.contains("evicts any key"), "{warning}");
+    let ended = place.plain(&["explain", "orders"]);
+    assert!(ended.code == 0 && ended.stderr.contains("evicts any key"), "{}", ended.stderr);
 }
 
 #[test]

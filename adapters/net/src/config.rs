@@ -17,6 +17,9 @@ pub struct NetConfig {
     pub idle_ms: u64,
     /// Longest time one write to a peer may take.
     pub write_ms: u64,
+    /// Longest time in which what a peer still sends is read off after the replica closed its link. Without
+    /// it the connection would be reset, and the peer could lose the frame that says why.
+    pub linger_ms: u64,
     /// Bytes of frames waiting for a peer at which the replica is asked to wait.
     pub outbox_bytes_max: usize,
     /// Chunks read from a peer and not yet taken by the replica.
@@ -50,6 +53,7 @@ impl Default for NetConfig {
             handshake_ms: 10_000,
             idle_ms: 120_000,
             write_ms: 30_000,
+            linger_ms: 1_000,
             outbox_bytes_max: 256 << 10,
             chunks_outstanding_max: 4,
             handshakes_max: 64,

@@ -113,10 +113,17 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
     };
     tracing::debug!(link = %link.link, "link is up");
     let (read, write) = connection.split();
-    let side = Side { runtime, config, link: &link, moved: AtomicBool::new(false) };
+    let (moved, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let side = Side { runtime, config, link: &link, moved, closed };
     let reading = pin!(side.read(read, early));
     let writing = pin!(side.write(write, source));
     match select(writing, reading).await {
+        Either::Left((end @ SessionEnd::Closed(_), reading)) => {
+            side.closed.store(true, Ordering::Relaxed);
+            // A peer that does not end its side in that time may lose our last words.
+            let _ = within(runtime, ms(config.linger_ms), reading).await;
+            end
+        }
         Either::Left((end, _)) | Either::Right((end, _)) => end,
     }
 }
@@ -140,6 +147,8 @@ struct Side<'a, R, N: LinkHost> {
     link: &'a LinkUp<N>,
     /// The other direction made progress since the reader last looked.
     moved: AtomicBool,
+    /// The replica has closed the link: nothing is handed in any more.
+    closed: AtomicBool,
 }
 
 impl<R: Runtime, N: LinkHost> Side<'_, R, N> {
@@ -153,6 +162,7 @@ impl<R: Runtime, N: LinkHost> Side<'_, R, N> {
             window.room().await;
             match within(self.runtime, ms(self.config.idle_ms), from.read(&mut chunk)).await {
                 Some(Ok(0)) => return SessionEnd::Ended,
+                Some(Ok(_)) if self.closed.load(Ordering::Relaxed) => {}
                 Some(Ok(bytes)) => window.hand_in(self.link, chunk[..bytes].to_vec()).await,
                 Some(Err(error)) => return SessionEnd::Failed(error),
                 None if self.moved.swap(false, Ordering::Relaxed) => {}
@@ -340,6 +350,30 @@ mod tests {
         peer.read_to_end(&mut words).await.expect("read");
         assert_eq!(words, b"last words");
         assert!(matches!(task.await.expect("no panic"), SessionEnd::Closed(CloseReason::Duplicate)));
+    }
+
+    #[tokio::test]
+    async fn what_a_peer_still_sends_after_the_last_words_is_read_off_and_reaches_nobody() {
+        let node = FakeNode::default();
+        let (task, mut peer) = start(&node, NetConfig { linger_ms: 60_000, ..NetConfig::default() }).await;
+        node.until(|told| told.received == b"early ").await;
+        node.close(&CloseReason::Duplicate);
+        let mut words = Vec::new();
+        peer.read_to_end(&mut words).await.expect("read");
+        peer.write_all(&FRAME).await.expect("taken");
+        drop(peer);
+        assert!(matches!(task.await.expect("no panic"), SessionEnd::Closed(CloseReason::Duplicate)));
+        assert_eq!(node.told().received, b"early ");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_stays_after_the_last_words_is_left() {
+        let node = FakeNode::default();
+        let (task, _peer) = start(&node, NetConfig { linger_ms: 20, ..NetConfig::default() }).await;
+        node.until(|told| told.ups == 1).await;
+        node.close(&CloseReason::Duplicate);
+        assert!(matches!(task.await.expect("no panic"), SessionEnd::Closed(CloseReason::Duplicate)));
+        assert_eq!(node.told().downs, 1);
     }
 
     #[tokio::test]

@@ -37,6 +37,7 @@ async fn work(stream: Stream) -> Result<u32, Failure> {
                 consumer.nack(&job, Duration::from_millis(20)).await?;
             }
             Item::Gap(gap) => eprintln!("jobs are missing: {gap:?}"),
+            Item::Failover(failover) => eprintln!("another server: {failover:?}"),
         }
     }
     // What was read and not done goes back at once.

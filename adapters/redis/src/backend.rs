@@ -9,7 +9,8 @@ use futures::future::BoxFuture;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strandline_core::seed::Seed;
 use strandline_core::stream::client::{LogPosition, Waited};
-use strandline_core::stream::{Layout, Outcome, ServerFault, StreamError, StreamOp};
+use strandline_core::stream::failover::Standing;
+use strandline_core::stream::{Layout, Outcome, ServerFault, StreamError, StreamName, StreamOp};
 use strandline_streams::Backend;
 
 /// Most idle bells that are kept.
@@ -104,6 +105,20 @@ impl Backend for Redis {
     fn apply(&self, op: StreamOp) -> BoxFuture<'static, Outcome> {
         let remote = self.remote.clone();
         async move { remote.apply(&op).await }.boxed()
+    }
+
+    fn fails_over(&self) -> bool {
+        true
+    }
+
+    fn apply_beside(&self, op: StreamOp) -> BoxFuture<'static, (Outcome, Option<Standing>)> {
+        let remote = self.remote.clone();
+        async move { remote.apply_beside(&op).await }.boxed()
+    }
+
+    fn standing(&self, stream: StreamName) -> BoxFuture<'static, Option<Standing>> {
+        let remote = self.remote.clone();
+        async move { remote.standing(&stream).await }.boxed()
     }
 
     fn wait(&self, logs: Vec<LogPosition>, wait_ms: u64) -> BoxFuture<'static, Waited> {

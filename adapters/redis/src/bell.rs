@@ -5,8 +5,8 @@ use crate::connection::{Connection, split};
 use crate::names::Names;
 use crate::timer::sleep;
 use futures::future::{BoxFuture, FutureExt as _, select_all};
+use redis::cluster_routing::Slot;
 use redis::{Cmd, Pipeline, RedisResult, Value};
-use std::collections::BTreeMap;
 use std::time::Duration;
 use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::error::{CallerError, Setting, StreamError};
@@ -26,23 +26,28 @@ const REFUSED_MS: u64 = 100;
 ///
 /// It holds no operation and gives out no events: those come by [`Remote::apply`](crate::Remote::apply),
 /// in a step that checks the generation. So a blocking read can neither hold up an operation nor hand out
-/// what was ended meanwhile. In a cluster each slot has a connection of its own, as no blocking read may
-/// name keys of two.
+/// what was ended meanwhile. In a cluster each slot that is waited for has one read on one connection of its
+/// own, as no blocking read may name keys of two; a slot whose node is gone holds up none of the others.
 ///
 /// A wait that is dropped goes on, and the next one joins it: nothing is asked twice, and no news missed.
 pub struct Bell {
     address: Address,
     names: Names,
     block_ms: u64,
-    lines: BTreeMap<String, Line>,
-    idle: BTreeMap<String, Connection>,
+    lines: Vec<Line>,
+    /// Connections that wait for nothing at the moment.
+    idle: Vec<(Place, Connection)>,
 }
+
+/// The slot of a cluster; `None` where there are no slots.
+type Place = Option<Slot>;
 
 /// A log: stream and generation.
 type Log = (StreamName, u64);
 
 /// One blocking read on its way.
 struct Line {
+    place: Place,
     logs: Vec<Log>,
     ends: BoxFuture<'static, (Option<Connection>, Waited)>,
 }
@@ -64,52 +69,78 @@ impl Bell {
             return Err(CallerError::InvalidOption { setting: Setting::Block }.into());
         }
         address.admits(&names)?;
-        Ok(Self { address, names, block_ms, lines: BTreeMap::new(), idle: BTreeMap::new() })
+        Ok(Self { address, names, block_ms, lines: Vec::new(), idle: Vec::new() })
     }
 
     /// Waits for an entry behind the given position of any of these logs. It may ring for nothing.
     ///
     /// Cancel safe: the reads go on, and the next call joins them.
     pub async fn wait(&mut self, logs: &[LogPosition]) -> Waited {
-        let mut groups: BTreeMap<String, Vec<&LogPosition>> = BTreeMap::new();
-        for log in logs {
-            groups.entry(self.slot_of(&log.stream)).or_default().push(log);
-        }
-        self.lines.retain(|slot, _| groups.contains_key(slot));
-        self.idle.retain(|slot, _| groups.contains_key(slot));
-        for (slot, logs) in groups {
-            let asked: Vec<Log> = logs.iter().map(|log| (log.stream.clone(), log.generation)).collect();
-            // A read that asks from an older position of the same logs has nothing to tell yet: it rings
-            // for whatever comes.
-            if let Some(line) = self.lines.get_mut(&slot).filter(|line| line.logs == asked) {
-                let Some((connection, waited)) = (&mut line.ends).now_or_never() else { continue };
-                // It ended while nobody waited.
-                self.ended(&slot, connection);
-                if waited == Waited::Rung {
-                    return waited;
-                }
-            }
-            // A line that is replaced takes its connection with it: a read is on its way there.
-            let read = self.read(&logs);
-            let held = self.idle.remove(&slot);
-            let ends = listen(self.address.clone(), held, read, self.block_ms).boxed();
-            self.lines.insert(slot, Line { logs: asked, ends });
+        if self.begin(logs) == Some(Waited::Rung) {
+            return Waited::Rung;
         }
         if self.lines.is_empty() {
             sleep(Duration::from_millis(self.block_ms)).await;
             return Waited::TimeOut;
         }
-        let (slots, ends): (Vec<String>, Vec<_>) =
-            self.lines.iter_mut().map(|(slot, line)| (slot.clone(), &mut line.ends)).unzip();
-        let ((connection, waited), first, _) = select_all(ends).await;
-        self.ended(&slots[first], connection);
-        waited
+        loop {
+            let ends: Vec<_> = self.lines.iter_mut().map(|line| &mut line.ends).collect();
+            let ((connection, waited), at, _) = select_all(ends).await;
+            self.ended(at, connection);
+            // A node that is gone is waited for no longer; the others are.
+            if waited != Waited::Broken || self.lines.is_empty() {
+                return waited;
+            }
+        }
+    }
+
+    /// Begins the reads that are not on their way, one for each slot. `Rung` when one that was has ended
+    /// with news while nobody waited.
+    fn begin(&mut self, logs: &[LogPosition]) -> Option<Waited> {
+        let places = self.by_place(logs);
+        let is_asked = |place: &Place| places.iter().any(|(of, _)| of == place);
+        self.lines.retain(|line| is_asked(&line.place));
+        self.idle.retain(|(place, _)| is_asked(place));
+        for (place, logs) in places {
+            let asked: Vec<Log> = logs.iter().map(|log| (log.stream.clone(), log.generation)).collect();
+            if let Some(at) = self.lines.iter().position(|line| line.place == place) {
+                // A read that asks from an older position of the same logs has nothing to tell yet: it
+                // rings for whatever comes. One for other logs takes its connection with it.
+                if self.lines[at].logs == asked {
+                    let Some((connection, waited)) = (&mut self.lines[at].ends).now_or_never() else {
+                        continue;
+                    };
+                    self.ended(at, connection);
+                    if waited == Waited::Rung {
+                        return Some(waited);
+                    }
+                } else {
+                    self.lines.remove(at);
+                }
+            }
+            let held = self.idle.iter().position(|(of, _)| *of == place).map(|at| self.idle.remove(at).1);
+            let ends = listen(self.address.clone(), held, self.read(&logs), self.block_ms).boxed();
+            self.lines.push(Line { place, logs: asked, ends });
+        }
+        None
+    }
+
+    fn by_place<'a>(&self, logs: &'a [LogPosition]) -> Vec<(Place, Vec<&'a LogPosition>)> {
+        let mut places: Vec<(Place, Vec<&LogPosition>)> = Vec::new();
+        for log in logs {
+            let place = self.place(log);
+            match places.iter_mut().find(|(of, _)| *of == place) {
+                Some((_, logs)) => logs.push(log),
+                None => places.push((place, vec![log])),
+            }
+        }
+        places
     }
 
     /// Whether a read is on its way for logs other than these.
     pub(crate) fn is_busy_with_others(&self, logs: &[LogPosition]) -> bool {
         let asked = |log: &Log| logs.iter().any(|l| l.stream == log.0 && l.generation == log.1);
-        !self.lines.values().all(|line| line.logs.iter().all(asked))
+        !self.lines.iter().all(|line| line.logs.iter().all(asked))
     }
 
     /// How long its waits are.
@@ -117,19 +148,16 @@ impl Bell {
         self.block_ms
     }
 
-    fn ended(&mut self, slot: &str, connection: Option<Connection>) {
-        self.lines.remove(slot);
+    fn ended(&mut self, at: usize, connection: Option<Connection>) {
+        let line = self.lines.remove(at);
         if let Some(connection) = connection {
-            self.idle.insert(slot.to_string(), connection);
+            self.idle.push((line.place, connection));
         }
     }
 
-    /// What decides the slot of a stream's keys; one for all where there are no slots.
-    fn slot_of(&self, stream: &StreamName) -> String {
-        match (&self.names, self.address.is_cluster()) {
-            (Names::Tagged { tag: None, .. }, true) => stream.as_str().to_string(),
-            (Names::Tagged { .. } | Names::Pulse, _) => String::new(),
-        }
+    /// Where a log lies: streams of one slot share a read, however they came there.
+    fn place(&self, log: &LogPosition) -> Place {
+        self.address.is_cluster().then(|| Slot::for_key(self.log(&log.stream, log.generation)))
     }
 
     fn read(&self, logs: &[&LogPosition]) -> Cmd {
@@ -202,4 +230,47 @@ async fn ask(connection: &mut Connection, read: &Cmd, asking: bool) -> RedisResu
     both.cmd("ASKING").ignore().add_command(read.clone());
     let (answer,): (Value,) = both.query_async(connection).await?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Names;
+    use strandline_core::stream::EventId;
+
+    fn log(stream: &str) -> LogPosition {
+        let stream = StreamName::new(stream).expect("a name");
+        LogPosition { stream, generation: 1, after: EventId::ZERO }
+    }
+
+    fn bell(cluster: bool) -> Bell {
+        let url = "redis://127.0.0.1:1/";
+        let address = if cluster { Address::cluster([url]) } else { Address::one(url) };
+        let names = Names::tagged_below("s").expect("a name");
+        Bell::new(address.expect("an address"), names, 10).expect("a bell")
+    }
+
+    fn shared(bell: &Bell, logs: &[LogPosition]) -> Vec<Vec<String>> {
+        let names = |logs: &Vec<&LogPosition>| logs.iter().map(|log| log.stream.to_string()).collect();
+        bell.by_place(logs).iter().map(|(_, logs)| names(logs)).collect()
+    }
+
+    /// A name that lies in the slot of another one, found by trying.
+    fn neighbour(of: &str) -> String {
+        let slot = |name: &str| Slot::for_key(format!("{{{name}}}"));
+        (0..).map(|n| format!("n{n}")).find(|name| slot(name) == slot(of)).expect("some name")
+    }
+
+    #[test]
+    fn streams_of_one_slot_share_a_read_and_others_do_not() {
+        let beside = neighbour("a");
+        let logs = [log("a"), log("b"), log(&beside)];
+        let expected = vec![vec!["a".to_string(), beside], vec!["b".to_string()]];
+        assert_eq!(shared(&bell(true), &logs), expected);
+    }
+
+    #[test]
+    fn where_there_are_no_slots_all_share_a_read() {
+        assert_eq!(shared(&bell(false), &[log("a"), log("b")]), [["a", "b"]]);
+    }
 }

@@ -62,7 +62,10 @@ impl Together for Connection {
             commands.cmd_iter().for_each(|command| _ = sent.add_command(command.clone()));
             let (skipped, count) = (usize::from(asking), commands.len());
             let error = match cluster.route_pipeline(sent, skipped, count, to.clone()).await {
-                Ok(values) => return Ok(values),
+                Ok(values) => match values.iter().find_map(sent_on) {
+                    Some(error) => error,
+                    None => return Ok(values),
+                },
                 Err(error) => error,
             };
             let Some((node, for_once)) = redirection(&error) else { return Err(error) };
@@ -70,6 +73,13 @@ impl Together for Connection {
         }
         Err(too_many_hops())
     }
+}
+
+/// The refusal of a node that has not the key. Whatever went with it asks only, or was refused too.
+fn sent_on(value: &Value) -> Option<RedisError> {
+    let error =
+        if matches!(value, Value::ServerError(_)) { value.clone().extract_error().err() } else { None };
+    error.filter(|error| error.redirect_node().is_some())
 }
 
 /// Where a command is to be sent instead, and whether for this once only. Whoever answers so did nothing.

@@ -1,8 +1,10 @@
 //! What a script answers, as the reply that the model gives.
 
+use crate::listed::groups;
 use redis::Value;
 use strandline_core::id::unhex;
 use strandline_core::stream::event::{Entry, Stored};
+use strandline_core::stream::listing::Groups;
 use strandline_core::stream::op::{Bound, Nonce};
 use strandline_core::stream::reply::{DeadLetter, Dropped, GapReason, Missed, Told, replay_result};
 use strandline_core::stream::word::refusal;
@@ -21,18 +23,19 @@ pub(crate) enum Answer {
 }
 
 /// An answer that is not one of ours.
-fn strange(expected: &str, found: &impl core::fmt::Debug) -> StreamError {
+pub(crate) fn strange(expected: &str, found: &impl core::fmt::Debug) -> StreamError {
     let found: String = format!("{found:?}").chars().take(200).collect();
     ServerFault::Answer { detail: format!("expected {expected}, found {found}") }.into()
 }
 
-type Read<T> = Result<T, StreamError>;
+pub(crate) type Read<T> = Result<T, StreamError>;
 
-fn bytes(value: &Value) -> Read<Vec<u8>> {
+/// Taken, not copied: a payload may be large.
+fn bytes(value: &mut Value) -> Read<Vec<u8>> {
     if let Value::BulkString(bytes) = value {
-        Ok(bytes.clone())
+        Ok(core::mem::take(bytes))
     } else if let Value::SimpleString(text) = value {
-        Ok(text.clone().into_bytes())
+        Ok(core::mem::take(text).into_bytes())
     } else if let Value::Int(number) = value {
         Ok(number.to_string().into_bytes())
     } else {
@@ -40,88 +43,95 @@ fn bytes(value: &Value) -> Read<Vec<u8>> {
     }
 }
 
-fn text(value: &Value) -> Read<String> {
+pub(crate) fn text(value: &mut Value) -> Read<String> {
     String::from_utf8(bytes(value)?).map_err(|error| strange("UTF-8", &error))
 }
 
-fn number(value: &Value) -> Read<u64> {
+pub(crate) fn number(value: &mut Value) -> Read<u64> {
     text(value)?.parse().map_err(|_| strange("a number", value))
 }
 
-fn id(value: &Value) -> Read<EventId> {
+pub(crate) fn id(value: &mut Value) -> Read<EventId> {
     EventId::parse(&text(value)?).ok_or_else(|| strange("a position", value))
 }
 
-fn list(value: &Value) -> Read<&[Value]> {
-    if let Value::Array(list) = value {
-        Ok(list)
-    } else if *value == Value::Nil {
-        Ok(&[])
-    } else {
-        Err(strange("a list", value))
+pub(crate) fn list(value: &mut Value) -> Read<&mut [Value]> {
+    match value {
+        Value::Array(list) => Ok(list),
+        other if *other == Value::Nil => Ok(&mut []),
+        other => Err(strange("a list", other)),
     }
 }
 
-fn entry(value: &Value) -> Read<Entry> {
-    let [at, fields] = list(value)? else { return Err(strange("an entry", value)) };
-    let fields = list(fields)?.chunks_exact(2).map(|pair| Ok((bytes(&pair[0])?, bytes(&pair[1])?)));
-    let fields: Vec<_> = fields.collect::<Read<_>>()?;
-    Ok(Entry { id: id(at)?, stored: Stored::from_fields(&fields) })
+fn stored(fields: &mut [Value]) -> Read<Stored> {
+    let fields = fields.chunks_exact_mut(2).map(|pair| {
+        let [field, value] = pair else { unreachable!("they are two") };
+        Ok((bytes(field)?, bytes(value)?))
+    });
+    Ok(Stored::from_fields(fields.collect::<Read<Vec<_>>>()?))
 }
 
-fn entries(value: &Value) -> Read<Vec<Entry>> {
-    list(value)?.iter().map(entry).collect()
+fn entry(value: &mut Value) -> Read<Entry> {
+    let [at, fields] = list(value)? else { return Err(strange("an entry", value)) };
+    Ok(Entry { id: id(at)?, stored: stored(list(fields)?)? })
+}
+
+fn entries(value: &mut Value) -> Read<Vec<Entry>> {
+    list(value)?.iter_mut().map(entry).collect()
 }
 
 /// The fields of a dead letter stand before those of the event.
-fn dead_letter(value: &Value) -> Read<DeadLetter> {
+fn dead_letter(value: &mut Value) -> Read<DeadLetter> {
     let [at, fields] = list(value)? else { return Err(strange("a dead letter", value)) };
     let [_, group, _, of, _, count, rest @ ..] = list(fields)? else {
         return Err(strange("the fields of a dead letter", value));
     };
-    let fields = rest.chunks_exact(2).map(|pair| Ok((bytes(&pair[0])?, bytes(&pair[1])?)));
     Ok(DeadLetter {
         at: id(at)?,
         group: GroupName::new(text(group)?).map_err(|_| strange("a group", group))?,
         id: id(of)?,
         count: number(count)?,
-        stored: Stored::from_fields(&fields.collect::<Read<Vec<_>>>()?),
+        stored: stored(rest)?,
     })
 }
 
-fn missed(value: &Value) -> Read<Vec<Missed>> {
-    list(value)?.iter().map(hole).collect()
+fn missed(value: &mut Value) -> Read<Vec<Missed>> {
+    list(value)?.iter_mut().map(hole).collect()
 }
 
-fn hole(value: &Value) -> Read<Missed> {
+/// A text that stands for nothing.
+pub(crate) fn is_empty(value: &Value) -> bool {
+    matches!(value, Value::BulkString(bytes) if bytes.is_empty())
+}
+
+fn hole(value: &mut Value) -> Read<Missed> {
     let [count, reason, after, before, events] = list(value)? else { return Err(strange("a hole", value)) };
-    let given = |value: &Value| text(value).map(|text| !text.is_empty());
     let dropped = Dropped {
         after: id(after)?,
-        before: if given(before)? { Some(id(before)?) } else { None },
-        events: if given(events)? { Some(number(events)?) } else { None },
+        before: if is_empty(before) { None } else { Some(id(before)?) },
+        events: if is_empty(events) { None } else { Some(number(events)?) },
     };
     let reason = GapReason::parse(&text(reason)?).ok_or_else(|| strange("a reason", reason))?;
     Ok(Missed { number: number(count)?, reason, dropped })
 }
 
-fn names(value: &Value) -> Read<Vec<ConsumerName>> {
-    let name = |value| ConsumerName::new(text(value)?).map_err(|_| strange("a consumer", value));
-    list(value)?.iter().map(name).collect()
+fn names(value: &mut Value) -> Read<Vec<ConsumerName>> {
+    let name = |value: &mut Value| ConsumerName::new(text(value)?).map_err(|_| strange("a consumer", value));
+    list(value)?.iter_mut().map(name).collect()
 }
 
 /// Reads a script's answer.
-pub(crate) fn decode(value: &Value, op: &StreamOp, layout: Layout) -> Read<Answer> {
-    let answer = list(value)?;
-    let [kind, at, rest @ ..] = answer else { return Err(strange("an answer", value)) };
+pub(crate) fn decode(mut value: Value, op: &StreamOp, layout: Layout) -> Read<Answer> {
+    let [kind, at, rest @ ..] = list(&mut value)? else { return Err(strange("an answer", &value)) };
     let at = ServerTime::from_us(number(at)?);
     let result = match (text(kind)?.as_str(), rest) {
         ("moved", [generation]) => return number(generation).map(Answer::Moved),
         ("no", [why]) => Err(refusal(&String::from_utf8_lossy(&bytes(why)?))),
+        ("same", rest) => same(rest, op),
         ("ok", [generation, nonce, contract, rest @ ..]) => {
             reply([generation, nonce, contract], rest, &op.verb, layout)
         }
-        (_, _) => return Err(strange("ok, no or moved", value)),
+        (_, _) => return Err(strange("same, ok, no or moved", &value)),
     };
     if let Err(StreamError::Server(ServerFault::Answer { detail })) = result {
         return Err(ServerFault::Answer { detail }.into());
@@ -144,7 +154,15 @@ fn whole(reply: StreamReply) -> Read<StreamReply> {
     Ok(reply)
 }
 
-fn reply(bound: [&Value; 3], rest: &[Value], verb: &Verb, layout: Layout) -> Read<StreamReply> {
+/// The step was done on what the asker is bound to, whose contract it knows.
+fn same(rest: &mut [Value], op: &StreamOp) -> Read<StreamReply> {
+    match op.by.bound {
+        Some(bound) => Ok(StreamReply { bound, told: told(&op.verb, rest)? }),
+        None => Err(strange("a generation, for somebody who is bound to none", &rest)),
+    }
+}
+
+fn reply(bound: [&mut Value; 3], rest: &mut [Value], verb: &Verb, layout: Layout) -> Read<StreamReply> {
     let [generation, nonce, contract] = bound;
     let (nonce, contract) = (text(nonce)?, text(contract)?);
     let bound = Bound {
@@ -155,13 +173,13 @@ fn reply(bound: [&Value; 3], rest: &[Value], verb: &Verb, layout: Layout) -> Rea
     Ok(StreamReply { bound, told: told(verb, rest)? })
 }
 
-fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
-    let flag = |value: &Value| text(value).map(|text| text == "1");
-    Ok(match (verb, rest) {
+fn told(verb: &Verb, rest: &mut [Value]) -> Read<Told> {
+    let flag = |value: &mut Value| text(value).map(|text| text == "1");
+    Ok(match (verb, &mut *rest) {
         (Verb::Open | Verb::GroupRegister { .. } | Verb::GroupKeepAlive { .. }, []) => Told::Done,
         (Verb::LeaseRenew { .. } | Verb::GroupTold { .. }, []) => Told::Done,
         (Verb::Attend, [last, added]) => Told::Attended { last: id(last)?, added: number(added)? },
-        (Verb::Add { .. }, [at]) if text(at)?.is_empty() => Told::Added { id: None },
+        (Verb::Add { .. }, [at]) if is_empty(at) => Told::Added { id: None },
         (Verb::Add { .. }, [at]) => Told::Added { id: Some(id(at)?) },
         (Verb::AddOnce { .. }, [at, published]) => {
             Told::AddedOnce { id: id(at)?, published: flag(published)? }
@@ -185,7 +203,7 @@ fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
             Told::GroupOpened { log_was_absent: flag(absent)?, cursor: id(cursor)? }
         }
         (Verb::GroupAck { .. }, [count, cursor]) => {
-            let cursor = if text(cursor)?.is_empty() { None } else { Some(id(cursor)?) };
+            let cursor = if is_empty(cursor) { None } else { Some(id(cursor)?) };
             Told::Acked { count: number(count)?, cursor }
         }
         (Verb::GroupDetach { .. }, [deleted]) => Told::Detached { deleted: flag(deleted)? },
@@ -196,16 +214,19 @@ fn told(verb: &Verb, rest: &[Value]) -> Read<Told> {
             missed: missed(holes)?,
             next: id(next)?,
             entries: entries(taken)?,
-            vanished: list(vanished)?.iter().map(id).collect::<Read<_>>()?,
-            counts: list(counts)?.iter().map(number).collect::<Read<_>>()?,
+            vanished: list(vanished)?.iter_mut().map(id).collect::<Read<_>>()?,
+            counts: list(counts)?.iter_mut().map(number).collect::<Read<_>>()?,
         },
         (Verb::GroupNack { .. }, [count]) => Told::Nacked { count: number(count)? },
         (Verb::GroupBury { .. }, [count, cursor]) => {
-            let cursor = if text(cursor)?.is_empty() { None } else { Some(id(cursor)?) };
+            let cursor = if is_empty(cursor) { None } else { Some(id(cursor)?) };
             Told::Buried { count: number(count)?, cursor }
         }
+        (Verb::Groups { .. }, [rows, more]) => {
+            Told::Groups(Groups { groups: groups(rows)?, more: flag(more)? })
+        }
         (Verb::DeadRead { .. }, [letters]) => {
-            Told::Dead(list(letters)?.iter().map(dead_letter).collect::<Read<_>>()?)
+            Told::Dead(list(letters)?.iter_mut().map(dead_letter).collect::<Read<_>>()?)
         }
         (Verb::GroupSweep { .. }, [removed, malformed]) => {
             Told::Swept { removed: names(removed)?, malformed: names(malformed)? }

@@ -1,21 +1,22 @@
-//! Operations as keys and arguments of their scripts.
+//! Operations as commands: keys and arguments of their scripts.
 
 use crate::names::Names;
+use redis::Cmd;
 use sha2::{Digest, Sha256};
 use strandline_core::id::hex;
 use strandline_core::stream::limits::{
-    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, ONCE_DROPPED_MAX, ONCE_RECORDS_MAX,
+    DEAD_LETTERS_MAX, GROUP_LATER_MAX, GROUP_MEMBERS_MAX, GROUPS_LISTED_MAX, ONCE_DROPPED_MAX,
+    ONCE_RECORDS_MAX,
 };
 use strandline_core::stream::op::{Condition, Creates, Lease};
-use strandline_core::stream::{Event, Ids, Layout, StreamOp, Verb};
+use strandline_core::stream::{Event, GroupName, Ids, Layout, StreamOp, Verb};
 
-/// Arguments in the order of the script.
-#[derive(Debug, Default)]
-pub(crate) struct Args(pub(crate) Vec<Vec<u8>>);
+/// A command that is being written, straight into what is sent.
+struct Args(Cmd);
 
 impl Args {
-    fn text(&mut self, text: impl Into<Vec<u8>>) -> &mut Self {
-        self.0.push(text.into());
+    fn text(&mut self, text: impl AsRef<[u8]>) -> &mut Self {
+        self.0.arg(text.as_ref());
         self
     }
 
@@ -24,7 +25,7 @@ impl Args {
     }
 
     fn flag(&mut self, flag: bool) -> &mut Self {
-        self.text(if flag { "1" } else { "0" })
+        self.text(digit(flag))
     }
 
     fn ids(&mut self, ids: &Ids) -> &mut Self {
@@ -43,39 +44,62 @@ impl Args {
     }
 }
 
-/// Keys and arguments. `supposed` is the generation that the keys are those of.
-pub(crate) fn encode(op: &StreamOp, names: &Names, supposed: u64) -> (Vec<String>, Args) {
+const fn digit(flag: bool) -> &'static str {
+    if flag { "1" } else { "0" }
+}
+
+/// `EVALSHA` or `EVAL` of an operation. `supposed` is the generation that the keys are those of.
+pub(crate) fn encode(name: &str, script: &str, op: &StreamOp, names: &Names, supposed: u64) -> Cmd {
     let by = &op.by;
-    let checks = op.verb.checks();
     let layout = names.layout();
-    let mut args = Args::default();
-    let keys = match layout {
+    let mut args = Args(redis::cmd(name));
+    args.text(script);
+    match layout {
         Layout::Pulse => {
-            args.text(op.stream.as_str());
-            Vec::new()
+            args.number(0).text(op.stream.as_str());
         }
         Layout::Tagged => {
+            let keys = names.tagged(&op.stream);
+            let keys = if by.bound.is_some() { keys.of_bound(supposed) } else { keys.of_unbound(supposed) };
+            args.number(keys.len());
+            for key in &keys {
+                args.text(key);
+            }
             args.number(supposed);
-            names.tagged(&op.stream).declared(supposed)
         }
-    };
-    let bound = by.bound.as_ref();
-    let contract = bound.and_then(|bound| bound.contract);
-    args.text(bound.map(|bound| bound.generation.to_string()).unwrap_or_default())
-        .text(bound.and_then(|bound| bound.nonce).map(|nonce| hex(&nonce.0)).unwrap_or_default())
-        .text(contract.map(|contract| contract.text(layout)).unwrap_or_default())
-        .text(by.wanted.contract.text(layout))
-        .flag(by.wanted.explicit)
-        .text(hex(&by.nonce.0))
-        .flag(by.ended)
-        .flag(op.verb.creates() == Creates::Yes)
-        .flag(op.verb.restores())
-        .flag(checks.contract)
-        .flag(checks.clock)
-        .flag(checks.wanted_first)
-        .flag(op.verb == Verb::Destroy);
+    }
+    match &by.bound {
+        Some(bound) => {
+            args.number(bound.generation)
+                .text(bound.nonce.map(|nonce| hex(&nonce.0)).unwrap_or_default())
+                .text(bound.contract.map(|contract| contract.text(layout)).unwrap_or_default());
+        }
+        None => {
+            args.text("").text("").text("");
+        }
+    }
+    args.text(by.wanted.contract.text(layout));
+    // Only who is bound to nothing makes a generation with a nonce.
+    args.text(if by.bound.is_some() { String::new() } else { hex(&by.nonce.0) });
+    args.text(flags(op));
     verb(&op.verb, &mut args);
-    (keys, args)
+    args.0
+}
+
+/// What decides in the step, a digit each.
+fn flags(op: &StreamOp) -> String {
+    let (by, checks) = (&op.by, op.verb.checks());
+    let flags = [
+        by.wanted.explicit,
+        by.ended,
+        op.verb.creates() == Creates::Yes,
+        op.verb.restores(),
+        checks.contract,
+        checks.clock,
+        checks.wanted_first,
+        op.verb == Verb::Destroy,
+    ];
+    flags.map(digit).concat()
 }
 
 fn verb(verb: &Verb, args: &mut Args) {
@@ -92,7 +116,7 @@ fn verb(verb: &Verb, args: &mut Args) {
         Verb::AddOnce { key, event } => {
             args.text(key.as_bytes())
                 .event(event)
-                .text(Sha256::digest(event.identity()).to_vec())
+                .text(Sha256::digest(event.identity()))
                 .number(ONCE_RECORDS_MAX)
                 .number(ONCE_DROPPED_MAX);
         }
@@ -101,6 +125,10 @@ fn verb(verb: &Verb, args: &mut Args) {
         }
         Verb::Read { after, events_max } | Verb::DeadRead { after, events_max } => {
             args.number(after).number(events_max);
+        }
+        Verb::Groups { after, groups_max } => {
+            args.text(after.as_ref().map(GroupName::as_str).unwrap_or_default());
+            args.number(groups_max.min(&GROUPS_LISTED_MAX));
         }
         Verb::Replay { after, events_max, bytes_max } => {
             args.number(after).number(events_max).number(bytes_max);

@@ -169,7 +169,15 @@ impl Remote {
     pub async fn apply_vouched(&self, op: &StreamOp) -> (Outcome, Option<Vouched>) {
         let shared = &self.shared;
         let (outcome, told) = shared.run(&shared.operations, op, shared.deadline(), Beside::Standing).await;
-        (outcome, told.vouched)
+        (outcome, told.vouched())
+    }
+
+    /// Does one operation, and tells where its server stood beside the answer. `None` when it does not say,
+    /// or says before and after the answer what does not agree.
+    pub async fn apply_beside(&self, op: &StreamOp) -> (Outcome, Option<Standing>) {
+        let shared = &self.shared;
+        let (outcome, told) = shared.run(&shared.operations, op, shared.deadline(), Beside::Standing).await;
+        (outcome, told.standing)
     }
 
     /// Does one operation and waits for replicas, for at most `wait_ms` more than an operation takes: see
@@ -193,7 +201,8 @@ impl Remote {
         survival(noted, self.standing(stream).await.as_ref())
     }
 
-    async fn standing(&self, stream: &StreamName) -> Option<Standing> {
+    /// Where the server of a stream stands in its history; `None` when it does not say.
+    pub async fn standing(&self, stream: &StreamName) -> Option<Standing> {
         let (deadline, lane) = (self.shared.deadline(), &self.shared.operations);
         let (mut server, turn) = self.shared.reached(lane, deadline).await.ok()?;
         let standing = until(deadline, server.standing(stream)).await.flatten();
@@ -346,6 +355,7 @@ mod tests {
         let (op, stream) = (op(), StreamName::new("orders").expect("a name"));
         moves(remote.apply(&op));
         moves(remote.apply_vouched(&op));
+        moves(remote.apply_beside(&op));
         moves(remote.apply_replicated(&op, 1, 1));
         moves(remote.survival(&stream, None));
     }

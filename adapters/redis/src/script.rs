@@ -1,12 +1,18 @@
-//! The scripts: one file for each operation, put behind what the layout brings.
+//! The scripts: one file for each operation, put behind its quick way, if it has one, and what it uses of that
+//! which all have and of what the layout brings.
 
+use crate::parts::with_what_they_use;
 use redis::Script;
+use std::sync::LazyLock;
 use strandline_core::stream::{Layout, Verb};
 
+const FIRST: &str = include_str!("lua/first.lua");
 const COMMON: &str = include_str!("lua/common.lua");
 const PULSE: &str = include_str!("lua/pulse.lua");
 const TAGGED: &str = include_str!("lua/tagged.lua");
 const EFFECTS: &str = include_str!("lua/effects.lua");
+const QUICK_PULSE: &str = include_str!("lua/quick_pulse.lua");
+const QUICK_TAGGED: &str = include_str!("lua/quick_tagged.lua");
 
 macro_rules! scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
@@ -41,6 +47,7 @@ scripts! {
     GroupNack = "group_nack",
     GroupBury = "group_bury",
     GroupTold = "group_told",
+    Groups = "group_list",
     DeadRead = "dead_read",
     DeadRemove = "dead_remove",
 }
@@ -70,9 +77,23 @@ impl Name {
             Verb::GroupNack { .. } => Self::GroupNack,
             Verb::GroupBury { .. } => Self::GroupBury,
             Verb::GroupTold { .. } => Self::GroupTold,
+            Verb::Groups { .. } => Self::Groups,
             Verb::DeadRead { .. } => Self::DeadRead,
             Verb::DeadRemove { .. } => Self::DeadRemove,
         }
+    }
+}
+
+/// The quick way of an operation: what most calls of it come to, where that pays.
+const fn quick(name: Name, layout: Layout) -> &'static str {
+    match (layout, name) {
+        (Layout::Tagged, Name::Add) => include_str!("lua/quick_tagged_add.lua"),
+        (Layout::Tagged, Name::AddOnce) => include_str!("lua/quick_tagged_add_once.lua"),
+        (Layout::Tagged, Name::GroupRead) => include_str!("lua/quick_tagged_group_read.lua"),
+        (Layout::Tagged, Name::GroupAck) => include_str!("lua/quick_tagged_group_ack.lua"),
+        (Layout::Pulse, Name::Add) => include_str!("lua/quick_pulse_add.lua"),
+        (Layout::Pulse, Name::GroupRead) => include_str!("lua/quick_pulse_group_read.lua"),
+        (_, _) => "",
     }
 }
 
@@ -87,14 +108,26 @@ pub(crate) struct Compiled {
 }
 
 impl Scripts {
-    pub(crate) fn new(layout: Layout) -> Self {
-        let (version, brings) = match layout {
-            Layout::Pulse => ('2', PULSE),
-            Layout::Tagged => ('1', TAGGED),
+    /// Those of a layout: constants, put together once.
+    pub(crate) fn of(layout: Layout) -> &'static Self {
+        static PULSE: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Layout::Pulse));
+        static TAGGED: LazyLock<Scripts> = LazyLock::new(|| Scripts::new(Layout::Tagged));
+        match layout {
+            Layout::Pulse => &PULSE,
+            Layout::Tagged => &TAGGED,
+        }
+    }
+
+    fn new(layout: Layout) -> Self {
+        let (version, brings, quick_ways) = match layout {
+            Layout::Pulse => ('2', PULSE, QUICK_PULSE),
+            Layout::Tagged => ('1', TAGGED, QUICK_TAGGED),
         };
+        let library = format!("local S_VERSION = '{version}'\n{COMMON}\n{brings}\n{EFFECTS}\n");
+        let first = format!("{FIRST}\n{quick_ways}\n");
         let compiled = ALL.iter().enumerate().map(|(at, (name, body))| {
             assert_eq!(*name as usize, at, "scripts stand in the order of their names");
-            let text = format!("local S_VERSION = '{version}'\n{COMMON}\n{brings}\n{EFFECTS}\n{body}");
+            let text = with_what_they_use([(&first, quick(*name, layout)), (&library, body)]);
             let hash = Script::new(&text).get_hash().to_string();
             Compiled { text, hash }
         });

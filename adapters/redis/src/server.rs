@@ -26,7 +26,7 @@ const MOVES_MAX: u32 = 8;
 pub struct Server<C> {
     connection: C,
     names: Names,
-    scripts: Arc<Scripts>,
+    scripts: &'static Scripts,
     /// Clones ask over the same connection, and learn from each other.
     supposed: Arc<Mutex<BTreeMap<StreamName, u64>>>,
 }
@@ -56,8 +56,15 @@ pub(crate) enum Beside {
 /// What was told beside an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    pub(crate) vouched: Option<Vouched>,
+    pub(crate) standing: Option<Standing>,
     pub(crate) replicas: Option<u64>,
+}
+
+impl Told {
+    /// What may be noted beside the answer.
+    pub(crate) fn vouched(&self) -> Option<Vouched> {
+        self.standing.and_then(|standing| standing.vouched(&standing))
+    }
 }
 
 impl<C: Together> Server<C> {
@@ -65,7 +72,7 @@ impl<C: Together> Server<C> {
     /// end.
     #[must_use]
     pub fn new(connection: C, names: Names) -> Self {
-        let scripts = Arc::new(Scripts::new(names.layout()));
+        let scripts = Scripts::of(names.layout());
         Self { connection, names, scripts, supposed: Arc::default() }
     }
 
@@ -95,7 +102,7 @@ impl<C: Together> Server<C> {
     /// a failover. `None` when nothing can be noted: the server is no master, or says nothing.
     pub async fn apply_vouched(&mut self, op: &StreamOp) -> (Outcome, Option<Vouched>) {
         let (outcome, told) = self.apply_beside(op, Beside::Standing).await;
-        (outcome, told.vouched)
+        (outcome, told.vouched())
     }
 
     /// Does one operation, then waits until `replicas` have it, for at most `wait_ms`; how many have it.
@@ -147,7 +154,7 @@ impl<C: Together> Server<C> {
                 Asked::Refused(error) => return (refused(error), told),
                 Asked::Nothing => return (uncertain(), told),
             };
-            match decode(&value, op, self.layout()) {
+            match decode(value, op, self.layout()) {
                 Ok(Answer::Done(at, result)) => return (Outcome::Answered { at: Some(at), result }, told),
                 Ok(Answer::Moved(generation)) => self.suppose(&op.stream, generation),
                 // It answered something: whether it did the step cannot be told.
@@ -172,75 +179,58 @@ impl<C: Together> Server<C> {
     }
 
     async fn ask(&mut self, op: &StreamOp, supposed: u64, beside: Beside) -> (Asked, Told) {
-        let (keys, args) = encode(op, &self.names, supposed);
         let script = self.scripts.get(Name::of(&op.verb));
-        let command = |name: &str, script: &str| {
-            let mut command = redis::cmd(name);
-            command.arg(script).arg(keys.len());
-            for key in &keys {
-                command.arg(key);
-            }
-            for arg in &args.0 {
-                command.arg(arg.as_slice());
-            }
-            command
-        };
-        let (by_hash, key) = (command("EVALSHA", &script.hash), self.key(&op.stream));
-        let (mut result, mut told) = send(&mut self.connection, &by_hash, beside, &key).await;
+        let by_hash = encode("EVALSHA", &script.hash, op, &self.names, supposed);
+        let (mut result, mut told) = self.send(&by_hash, op, beside).await;
         if result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
-            let by_text = command("EVAL", &script.text);
-            (result, told) = send(&mut self.connection, &by_text, beside, &key).await;
+            let by_text = encode("EVAL", &script.text, op, &self.names, supposed);
+            (result, told) = self.send(&by_text, op, beside).await;
         }
         match result {
             Ok(value) => (Asked::Value(value), told),
             Err(error) => (refused_or_nothing(&error), told),
         }
     }
-}
 
-async fn send<C: Together>(
-    connection: &mut C,
-    script: &Cmd,
-    beside: Beside,
-    key: &str,
-) -> (RedisResult<Value>, Told) {
-    let mut commands = Pipeline::new();
-    commands.ignore_errors();
-    match beside {
-        Beside::Nothing => {
-            let answer = connection.req_packed_command(script).await.and_then(Value::extract_error);
-            return (answer, Told::default());
-        }
-        Beside::Standing => commands.add_command(info()).add_command(script.clone()).add_command(info()),
-        Beside::Replicas(replicas, wait_ms) => {
-            let mut wait = redis::cmd("WAIT");
-            wait.arg(replicas).arg(wait_ms);
-            commands.add_command(script.clone()).add_command(wait)
-        }
-    };
-    let values = match connection.together(&commands, key).await {
-        Ok(values) => values,
-        Err(error) => return (Err(error), Told::default()),
-    };
-    let mut told = Told::default();
-    let answer = match (beside, values.as_slice()) {
-        (Beside::Standing, [before, answer, after]) => {
-            told.vouched = standing(before).zip(standing(after)).and_then(|(b, a)| a.vouched(&b));
-            answer
-        }
-        (Beside::Replicas(..), [answer, replicas]) => {
-            if let Value::Int(count) = replicas {
-                told.replicas = u64::try_from(*count).ok();
+    async fn send(&mut self, script: &Cmd, op: &StreamOp, beside: Beside) -> (RedisResult<Value>, Told) {
+        let mut commands = Pipeline::new();
+        commands.ignore_errors();
+        match beside {
+            Beside::Nothing => {
+                let answer = self.connection.req_packed_command(script).await.and_then(Value::extract_error);
+                return (answer, Told::default());
             }
-            answer
-        }
-        (Beside::Standing | Beside::Replicas(..) | Beside::Nothing, _) => {
-            let text = format!("expected an answer to each command, found {}", values.len());
-            let error = RedisError::from((ErrorKind::UnexpectedReturnType, "answers", text));
-            return (Err(error), Told::default());
-        }
-    };
-    (answer.clone().extract_error(), told)
+            Beside::Standing => commands.add_command(info()).add_command(script.clone()).add_command(info()),
+            Beside::Replicas(replicas, wait_ms) => {
+                let mut wait = redis::cmd("WAIT");
+                wait.arg(replicas).arg(wait_ms);
+                commands.add_command(script.clone()).add_command(wait)
+            }
+        };
+        let values = match self.connection.together(&commands, &self.key(&op.stream)).await {
+            Ok(values) => values,
+            Err(error) => return (Err(error), Told::default()),
+        };
+        let mut told = Told::default();
+        let answer = match (beside, values.as_slice()) {
+            (Beside::Standing, [before, answer, after]) => {
+                told.standing = standing(before).zip(standing(after)).and_then(|(b, a)| a.beside(&b));
+                answer
+            }
+            (Beside::Replicas(..), [answer, replicas]) => {
+                if let Value::Int(count) = replicas {
+                    told.replicas = u64::try_from(*count).ok();
+                }
+                answer
+            }
+            (Beside::Standing | Beside::Replicas(..) | Beside::Nothing, _) => {
+                let text = format!("expected an answer to each command, found {}", values.len());
+                let error = RedisError::from((ErrorKind::UnexpectedReturnType, "answers", text));
+                return (Err(error), Told::default());
+            }
+        };
+        (answer.clone().extract_error(), told)
+    }
 }
 
 fn info() -> Cmd {

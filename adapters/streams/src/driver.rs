@@ -1,5 +1,6 @@
 //! Runs what nobody's own call runs: readers, consumers, repetitions, time.
 
+use crate::backend::executed;
 use crate::shared::Shared;
 use futures::future::{BoxFuture, Either, FutureExt as _, pending, select};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -7,7 +8,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use strandline_core::stream::client::{ClientCompletion, Command, Execution};
+use strandline_core::stream::client::{ClientCompletion, Command};
 
 /// The part of [`crate::Streams`] that must run for as long as it is used, as a task of any runtime.
 /// Without it readers and consumers stand still and no call is asked again; a call's first asking is
@@ -54,9 +55,9 @@ impl Driver {
 
 fn execute(shared: &Arc<Shared>, job: Command) -> BoxFuture<'static, ClientCompletion> {
     match job {
-        Command::Execute { ticket, op, .. } => {
-            let applied = shared.backend.apply(op);
-            async move { ticket.complete(Ok(Execution::Ended(applied.await))) }.boxed()
+        Command::Execute { ticket, op, noted, .. } => {
+            let executed = executed(&*shared.backend, op, noted);
+            async move { ticket.complete(Ok(executed.await)) }.boxed()
         }
         Command::Wait { ticket, logs, wait_ms, .. } => {
             let waited = shared.backend.wait(logs, wait_ms);

@@ -18,8 +18,11 @@ pub use driver::Driver;
 pub use group::{Consumer, GroupBuilder};
 pub use reader::{Reader, ReaderBuilder};
 pub use strandline_core::stream::client::{
-    Delivery, End, Failure, Gap, GapReason, Item, LogPosition, Waited,
+    Delivery, End, Failover, Failovers, Failure, Fenced, Gap, GapReason, Item, LogPosition, Missing,
+    StreamCounters, Waited,
 };
+pub use strandline_core::stream::failover::{Doubt, Survival};
+pub use strandline_core::stream::listing::{GroupState, GroupTotals, Groups, MemberState, OldestPending};
 pub use strandline_core::stream::reply::DeadLetter;
-pub use strandline_core::stream::{Event, EventId, Ids, OnceKey, Start};
+pub use strandline_core::stream::{Event, EventId, GroupName, Ids, OnceKey, Start};
 pub use streams::{Stream, StreamBuilder, Streams};

@@ -1,7 +1,7 @@
 //! What all handles of one backend share: the root machine, and who waits for what it says.
 
 use crate::alarm::Alarm;
-use crate::backend::Backend;
+use crate::backend::{Backend, executed};
 use futures::channel::oneshot;
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -12,12 +12,12 @@ use strandline_core::id::Run;
 use strandline_core::machine::{Host, Next, Sent, drain};
 use strandline_core::seed::Seed;
 use strandline_core::stream::client::{
-    CallId, ClientCompletion, ClientEvent, Command, End, Execution, Failure, HandleId, Item, Origin, PartyId,
-    StreamClient, op,
+    CallId, ClientCompletion, ClientEvent, Command, End, Execution, Failover, Failure, HandleId, Item,
+    Origin, PartyId, StreamClient, op,
 };
 use strandline_core::stream::error::{ServerFault, StreamError};
 use strandline_core::stream::reply::Told;
-use strandline_core::stream::{StreamName, Verb};
+use strandline_core::stream::{StreamName, StreamOp, Verb};
 use strandline_core::ticket::Ticket;
 use strandline_core::time::{Instant, Now, WallTime};
 
@@ -43,6 +43,8 @@ struct Said {
     jobs: VecDeque<Command>,
     calls: BTreeMap<CallId, oneshot::Sender<Result<Told, Failure>>>,
     boxes: BTreeMap<PartyId, Mailbox>,
+    /// The last failover that each handle was told of.
+    failovers: BTreeMap<HandleId, Failover>,
     wakers: Vec<Waker>,
     closed: bool,
 }
@@ -60,6 +62,13 @@ pub(crate) struct Mailbox {
     pub(crate) waker: Option<Waker>,
 }
 
+impl Mailbox {
+    /// Nothing will be told any more.
+    fn close(&mut self) {
+        self.end.get_or_insert(End::Failed(Failure::Closed));
+    }
+}
+
 impl Host<StreamClient> for Said {
     fn execute(&mut self, command: Command) {
         self.jobs.push_back(command);
@@ -74,6 +83,10 @@ impl Host<StreamClient> for Said {
                 }
                 return;
             }
+            ClientEvent::Failover { handle, failover } => {
+                self.failovers.insert(handle, failover);
+                return;
+            }
             ClientEvent::Ready { party }
             | ClientEvent::Items { party, .. }
             | ClientEvent::Leased { party, .. }
@@ -82,7 +95,7 @@ impl Host<StreamClient> for Said {
         };
         let Some(mailbox) = self.boxes.get_mut(&party) else { return };
         match event {
-            ClientEvent::Called { .. } => {}
+            ClientEvent::Called { .. } | ClientEvent::Failover { .. } => {}
             ClientEvent::Ready { .. } => mailbox.ready = true,
             ClientEvent::Items { items, .. } => mailbox.items.extend(items),
             ClientEvent::Leased { stream, fence: Some(fence), .. } => {
@@ -159,11 +172,27 @@ impl Shared {
         self.lock().said.boxes.get_mut(&party).map(act)
     }
 
+    /// The last failover that a handle was told of.
+    pub(crate) fn failover(&self, handle: HandleId) -> Option<Failover> {
+        self.lock().said.failovers.get(&handle).cloned()
+    }
+
+    pub(crate) fn forget(&self, handle: HandleId) {
+        self.turn(|state, now| {
+            state.client.handle_forget(now, handle);
+            state.said.failovers.remove(&handle);
+        });
+    }
+
     /// Makes room for what a party will be told. In the turn that seats it, before anything is told.
     pub(crate) fn seat(&self, make: impl FnOnce(&mut StreamClient, Now) -> PartyId) -> PartyId {
         self.turn(|state, now| {
             let party = make(&mut state.client, now);
-            state.said.boxes.insert(party, Mailbox::default());
+            let mut mailbox = Mailbox::default();
+            if state.said.closed {
+                mailbox.close();
+            }
+            state.said.boxes.insert(party, mailbox);
             party
         })
     }
@@ -193,12 +222,17 @@ impl Shared {
     }
 
     pub(crate) fn close(&self) {
-        let calls = {
+        let (calls, wakers) = {
             let mut state = self.lock();
-            state.said.closed = true;
-            std::mem::take(&mut state.said.calls)
+            let said = &mut state.said;
+            said.closed = true;
+            said.boxes.values_mut().for_each(Mailbox::close);
+            let wakers: Vec<Waker> =
+                said.boxes.values_mut().filter_map(|mailbox| mailbox.waker.take()).collect();
+            (std::mem::take(&mut said.calls), wakers)
         };
         drop(calls);
+        wakers.into_iter().for_each(Waker::wake);
         self.alarm.ring();
     }
 
@@ -224,22 +258,22 @@ impl Shared {
             }
             (call, receiver)
         });
-        if let Some((ticket, op)) = self.own_job(call) {
+        if let Some((ticket, op, noted)) = self.own_job(call) {
             let mut asking = Asking { shared: self, ticket: Some(ticket) };
-            let outcome = self.backend.apply(op).await;
-            asking.complete(Execution::Ended(outcome));
+            let execution = executed(&*self.backend, op, noted).await;
+            asking.complete(execution);
         }
         receiver.await.unwrap_or(Err(Failure::Closed))
     }
 
-    fn own_job(&self, call: CallId) -> Option<(Ticket<op::Execute>, strandline_core::stream::StreamOp)> {
+    fn own_job(&self, call: CallId) -> Option<(Ticket<op::Execute>, StreamOp, bool)> {
         let mut state = self.lock();
         let jobs = &mut state.said.jobs;
         let mine =
             |job: &Command| matches!(job, Command::Execute { origin: Origin::Call(of), .. } if *of == call);
         let at = jobs.iter().rposition(mine)?;
         match jobs.remove(at)? {
-            Command::Execute { ticket, op, .. } => Some((ticket, op)),
+            Command::Execute { ticket, op, noted, .. } => Some((ticket, op, noted)),
             Command::Wait { .. } => None,
         }
     }

@@ -7,14 +7,16 @@ use crate::reader::ReaderBuilder;
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use strandline_core::stream::client::{Failure, HandleId};
+use strandline_core::stream::client::{Failover, Failure, HandleId, StreamCounters};
 use strandline_core::stream::error::{CallerError, ServerFault, Setting, StreamError};
 use strandline_core::stream::event::Entry;
-use strandline_core::stream::limits::{READ_EVENTS_DEFAULT, REPLAY_BYTES_DEFAULT};
+use strandline_core::stream::failover::{Doubt, Survival};
+use strandline_core::stream::limits::{GROUPS_LISTED_MAX, READ_EVENTS_DEFAULT, REPLAY_BYTES_DEFAULT};
+use strandline_core::stream::listing::{GroupTotals, Groups};
 use strandline_core::stream::op::Condition;
 use strandline_core::stream::reply::{DeadLetter, Told};
 use strandline_core::stream::retention::Settings;
-use strandline_core::stream::{Event, EventId, Handle, Ids, Layout, OnceKey, StreamName, Verb};
+use strandline_core::stream::{Event, EventId, GroupName, Handle, Ids, Layout, OnceKey, StreamName, Verb};
 
 /// Ends the driver when the last of those who use it is dropped.
 pub(crate) struct Alive(pub(crate) Arc<Shared>);
@@ -47,9 +49,16 @@ impl Streams {
         StreamBuilder { streams: self.clone(), name: name.into(), settings: Settings::new(), bad: None }
     }
 
+    /// What was counted since it was made, over all its handles, readers and consumers.
+    #[must_use]
+    pub fn counters(&self) -> StreamCounters {
+        self.alive.0.turn(|state, _| state.client.counters().clone())
+    }
+
     /// Ends the driver. Calls that are under way and those that follow end with [`Failure::Closed`];
-    /// what they asked may have been done. Consumers are to be closed before: this leaves what they hold
-    /// to be claimed after their grace.
+    /// what they asked may have been done. So do readers and consumers, once they have handed out what they
+    /// were told. Consumers are to be closed before: this leaves what they hold to be claimed after their
+    /// grace.
     pub fn close(&self) {
         self.alive.0.close();
     }
@@ -153,7 +162,7 @@ impl Clone for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.shared().turn(|state, now| state.client.handle_forget(now, self.id));
+        self.shared().forget(self.id);
     }
 }
 
@@ -166,6 +175,28 @@ impl Stream {
     #[must_use]
     pub fn state(&self) -> Option<Handle> {
         self.shared().turn(|state, _| state.client.handle(self.id).cloned())
+    }
+
+    /// The last change of its server's history that an answer to this handle showed: whether what it had
+    /// been answered before is still so, and up to which position. `None` when there was none.
+    #[must_use]
+    pub fn failover(&self) -> Option<Failover> {
+        self.shared().failover(self.id)
+    }
+
+    /// Asks the server where it stands, and judges by that whether the last answer to this handle is still
+    /// so. A backend whose servers do not take over from each other keeps what it answered. Dropping it has
+    /// no effect.
+    pub async fn survival(&self) -> Survival {
+        let shared = self.shared();
+        if !shared.backend.fails_over() {
+            return Survival::Kept;
+        }
+        let Some(stream) = self.state().map(|handle| handle.stream().clone()) else {
+            return Survival::Unknown { reason: Doubt::NothingNoted };
+        };
+        let standing = shared.backend.standing(stream).await;
+        shared.turn(|state, _| state.client.survival(self.id, standing.as_ref()))
     }
 
     async fn ask(&self, verb: Verb) -> Result<Told, Failure> {
@@ -270,6 +301,35 @@ impl Stream {
         let told = self.ask(Verb::Destroy).await?;
         let Told::Destroyed { now } = told else { return Err(strange(&told)) };
         Ok(now)
+    }
+
+    /// How the groups of the stream stand that come behind a name (`None`: from the first), at most a hundred
+    /// of them, by name. Behind the last of them the next page begins; `more` says whether there is one.
+    /// Each group is told as of the same step of the server. Dropping it has no effect on the stream.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn groups(&self, after: Option<&GroupName>) -> Result<Groups, Failure> {
+        let told = self.ask(Verb::Groups { after: after.cloned(), groups_max: GROUPS_LISTED_MAX }).await?;
+        let Told::Groups(groups) = told else { return Err(strange(&told)) };
+        Ok(groups)
+    }
+
+    /// All groups of the stream in sum, for metrics. Pages are told one after the other: what changes
+    /// meanwhile may be seen or not. Dropping it has no effect on the stream.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn group_totals(&self) -> Result<GroupTotals, Failure> {
+        let (mut totals, mut after) = (GroupTotals::default(), None);
+        loop {
+            let page = self.groups(after.as_ref()).await?;
+            totals = totals.and(GroupTotals::of(&page.groups));
+            after = page.groups.into_iter().last().map(|group| group.group).filter(|_| page.more);
+            if after.is_none() {
+                return Ok(totals);
+            }
+        }
     }
 
     /// Dead letters behind a position among them, in order, at most `events_max` (zero: from the first).

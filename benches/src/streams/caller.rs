@@ -3,8 +3,10 @@
 use super::server::RedisServer;
 use redis::aio::MultiplexedConnection;
 use std::error::Error;
+use std::time::Duration;
 use strandline_core::stream::contract::GroupContract;
 use strandline_core::stream::filter::Filter;
+use strandline_core::stream::layout::PulseKeys;
 use strandline_core::stream::op::{Condition, Nonce};
 use strandline_core::stream::reply::Told;
 use strandline_core::stream::retention::Settings;
@@ -12,19 +14,42 @@ use strandline_core::stream::{
     ConsumerName, Event, EventId, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start, StreamName, Verb,
 };
 use strandline_embedded::Embedded;
-use strandline_redis::{ANSWER_MS_DEFAULT, Address, Connection, Names, Server};
+use strandline_redis::{ANSWER_MS_DEFAULT, Address, Connect as _, Connection, Names, Server};
+use strandline_streams::{Stream, Streams};
 
 /// Bytes of a payload.
 const PAYLOAD_BYTES: usize = 200;
 /// Events of one read.
 const BATCH: u32 = 10;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Work {
     Publish,
     Once,
     Consume,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Side {
+    /// Our operation, in a layout.
+    Ours(Layout),
+    /// The handle that a user of ours has, over it.
+    Handle(Layout),
+    /// The plain commands.
+    Plain,
+}
+
+impl Side {
+    /// What it sends.
+    pub(super) const fn commands(self) -> &'static [&'static str] {
+        match self {
+            Self::Ours(_) | Self::Handle(_) => &["evalsha", "eval"],
+            Self::Plain => &["xadd", "xreadgroup", "xack"],
+        }
+    }
 }
 
 impl Work {
@@ -46,6 +71,7 @@ impl Work {
 
 enum Way {
     Ours(Box<Server<Connection>>),
+    Handle(Stream),
     Plain(MultiplexedConnection),
     Embedded(Embedded),
 }
@@ -61,9 +87,18 @@ pub(super) struct Caller {
     calls: u64,
 }
 
-fn handle(name: &str, settings: Settings) -> Handle {
+fn handle(name: &str, settings: Settings, layout: Layout) -> Handle {
     let wanted = settings.wanted().expect("settings");
-    Handle::new(StreamName::new(name).expect("a name"), wanted, Layout::Tagged).expect("a name")
+    Handle::new(StreamName::new(name).expect("a name"), wanted, layout).expect("a name")
+}
+
+/// The stream of a work. With keys the Pulse layout wants it to end some day.
+fn handle_for(work: Work, layout: Layout) -> Handle {
+    match (work, layout) {
+        (Work::Consume, _) => handle("consumed", Settings::new(), layout),
+        (Work::Once, Layout::Pulse) => handle("published-once", Settings::new().ttl(DAY), layout),
+        (Work::Publish, _) | (Work::Once, Layout::Tagged) => handle("published", Settings::new(), layout),
+    }
 }
 
 fn event() -> Event {
@@ -80,30 +115,43 @@ fn plain_add(key: &str, bound: bool) -> redis::Cmd {
     command
 }
 
-fn names() -> Names {
-    Names::tagged_below("bench").expect("a name")
+fn names(layout: Layout) -> Names {
+    match layout {
+        Layout::Tagged => Names::tagged_below("bench").expect("a name"),
+        Layout::Pulse => Names::Pulse,
+    }
 }
 
-/// Fills the two streams that are consumed.
+async fn server_of(client: &redis::Client, layout: Layout) -> Box<Server<Connection>> {
+    let server = Address::of_client(client).server(names(layout), ANSWER_MS_DEFAULT).await;
+    Box::new(server.expect("the server answers"))
+}
+
+/// Fills the streams that are consumed: one of each layout, and a plain one.
 pub(super) async fn fill(server: &RedisServer, events: u64) -> Result<(), Box<dyn Error>> {
     let client = server.client();
-    let mut ours = Caller {
-        way: Way::Ours(Box::new(Address::of_client(&client).server(names(), ANSWER_MS_DEFAULT).await?)),
-        work: Work::Consume,
-        handle: handle("consumed", Settings::new().unbounded()),
-        group: GroupName::new("none")?,
-        consumer: ConsumerName::new("none")?,
-        number: 0,
-        calls: 0,
-    };
-    ours.ask(Verb::Open).await;
     let mut connection = client.get_multiplexed_async_connection().await?;
-    let [log, ..] = names().tagged(&StreamName::new("consumed")?).generation(1);
+    let consumed = StreamName::new("consumed")?;
+    let [tagged, ..] = names(Layout::Tagged).tagged(&consumed).generation(1);
+    let pulse = PulseKeys { stream: &consumed, generation: 1 }.log();
+    for layout in [Layout::Tagged, Layout::Pulse] {
+        let mut ours = Caller {
+            way: Way::Ours(server_of(&client, layout).await),
+            work: Work::Consume,
+            handle: handle("consumed", Settings::new().unbounded(), layout),
+            group: GroupName::new("none")?,
+            consumer: ConsumerName::new("none")?,
+            number: 0,
+            calls: 0,
+        };
+        ours.ask(Verb::Open).await;
+    }
     for _ in 0..events / 1000 {
         let mut pipe = redis::pipe();
         for _ in 0..1000 {
-            pipe.add_command(plain_add(&log, false)).ignore();
-            pipe.add_command(plain_add("plain-consumed", false)).ignore();
+            for log in [&tagged, &pulse, "plain-consumed"] {
+                pipe.add_command(plain_add(log, false)).ignore();
+            }
         }
         pipe.query_async::<()>(&mut connection).await?;
     }
@@ -111,31 +159,45 @@ pub(super) async fn fill(server: &RedisServer, events: u64) -> Result<(), Box<dy
 }
 
 impl Caller {
-    /// Callers on connections of their own, `each` on every one.
+    /// Callers on connections of their own, `each` on every one. `round` is never the same twice.
     pub(super) async fn on_redis(
         work: Work,
-        ours: bool,
+        side: Side,
         server: &RedisServer,
         connections: usize,
         each: usize,
-        number: usize,
+        round: usize,
     ) -> Vec<Self> {
         let client = server.client();
-        let group = GroupName::new(format!("g{number}-{connections}-{each}")).expect("a name");
+        let layout = match side {
+            Side::Ours(layout) | Side::Handle(layout) => layout,
+            Side::Plain => Layout::Tagged,
+        };
+        let group = GroupName::new(format!("g{round}-{connections}-{each}")).expect("a name");
         let mut callers = Vec::new();
         for connection in 0..connections {
-            let plain = client.get_multiplexed_async_connection().await.expect("the server answers");
-            let server = Address::of_client(&client).server(names(), ANSWER_MS_DEFAULT).await;
-            let server = server.expect("the server answers");
-            for caller in 0..each {
-                let number = (number * connections + connection) * each + caller;
-                let handle = match work {
-                    Work::Publish | Work::Once => handle("published", Settings::new()),
-                    Work::Consume => handle("consumed", Settings::new()),
-                };
-                let way = if ours { Way::Ours(Box::new(server.clone())) } else { Way::Plain(plain.clone()) };
+            let mut ways = Vec::new();
+            match side {
+                Side::Plain => {
+                    let plain = client.get_multiplexed_async_connection().await.expect("the server answers");
+                    ways.extend((0..each).map(|_| Way::Plain(plain.clone())));
+                }
+                Side::Ours(_) => {
+                    let ours = server_of(&client, layout).await;
+                    ways.extend((0..each).map(|_| Way::Ours(ours.clone())));
+                }
+                Side::Handle(_) => {
+                    let streams = Streams::connect(&server.url(), names(layout)).await;
+                    let stream = streams.expect("the server answers").stream("published");
+                    let stream = stream.handle().expect("a name");
+                    ways.extend((0..each).map(|_| Way::Handle(stream.clone())));
+                }
+            }
+            for (caller, way) in ways.into_iter().enumerate() {
+                let number = (round * connections + connection) * each + caller;
                 let consumer = ConsumerName::new(format!("c{number}")).expect("a name");
-                callers.push(Self { way, work, handle, group: group.clone(), consumer, number, calls: 0 });
+                let (handle, group) = (handle_for(work, layout), group.clone());
+                callers.push(Self { way, work, handle, group, consumer, number, calls: 0 });
             }
         }
         for (at, caller) in callers.iter_mut().enumerate() {
@@ -148,7 +210,7 @@ impl Caller {
         let caller = |number| Self {
             way: Way::Embedded(embedded.clone()),
             work: Work::Publish,
-            handle: handle("published", Settings::new()),
+            handle: handle_for(Work::Publish, Layout::Tagged),
             group: GroupName::new("none").expect("a name"),
             consumer: ConsumerName::new("none").expect("a name"),
             number,
@@ -167,6 +229,9 @@ impl Caller {
             }
             return;
         }
+        if let Way::Handle(stream) = &self.way {
+            return stream.open().await.expect("it is allowed");
+        }
         self.ask(Verb::Open).await;
         if let Work::Consume = self.work {
             let contract =
@@ -184,7 +249,7 @@ impl Caller {
         let outcome = match &mut self.way {
             Way::Ours(server) => server.apply(&op).await,
             Way::Embedded(embedded) => embedded.apply(op.clone()).await,
-            Way::Plain(_) => unreachable!("it has commands of its own"),
+            Way::Handle(_) | Way::Plain(_) => unreachable!("they have calls of their own"),
         };
         let Outcome::Answered { result, .. } = outcome else { panic!("the server answers") };
         self.handle.answered(&op.verb, &result);
@@ -203,6 +268,10 @@ impl Caller {
                 Work::Consume => plain_consume(connection, &self.group, &self.consumer).await,
             };
         }
+        if let Way::Handle(stream) = &self.way {
+            stream.add(event()).await.expect("it is allowed");
+            return 1;
+        }
         match self.work {
             Work::Publish => {
                 self.ask(Verb::Add { event: event(), condition: Condition::Always }).await;
@@ -216,9 +285,9 @@ impl Caller {
             Work::Consume => {
                 let (group, consumer) = (self.group.clone(), self.consumer.clone());
                 let read = Verb::GroupRead { group: group.clone(), consumer, events_max: BATCH };
-                let Told::Entries(entries) = self.ask(read).await else { panic!("entries") };
+                let Told::Taken { entries, .. } = self.ask(read).await else { panic!("entries") };
                 let ids: Vec<EventId> = entries.iter().map(|entry| entry.id).collect();
-                let count = ids.len() as u64;
+                let count = full(ids.len());
                 self.ask(Verb::GroupAck { group, ids: Ids::new(ids).expect("few") }).await;
                 count
             }
@@ -238,7 +307,16 @@ async fn plain_consume(
     let found: Option<Entries> = read.query_async(connection).await.expect("the server answers");
     let ids: Vec<String> =
         found.into_iter().flatten().flat_map(|(_, entries)| entries).map(|(id, _)| id).collect();
+    let count = full(ids.len());
     let mut ack = redis::cmd("XACK");
-    ack.arg("plain-consumed").arg(group.as_str()).arg(if ids.is_empty() { vec!["0-1".into()] } else { ids });
-    ack.query_async(connection).await.expect("the server answers")
+    ack.arg("plain-consumed").arg(group.as_str()).arg(ids);
+    let acked: u64 = ack.query_async(connection).await.expect("the server answers");
+    assert_eq!(acked, count, "nobody else has them");
+    count
+}
+
+/// Both sides settle equal batches, or their rates could not be compared.
+fn full(events: usize) -> u64 {
+    assert_eq!(events, BATCH as usize, "the stream holds more events than a round takes");
+    events as u64
 }

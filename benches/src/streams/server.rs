@@ -34,8 +34,27 @@ impl RedisServer {
         Ok(server)
     }
 
+    /// How long these commands have taken it so far, by its own count, in microseconds. Those inside a script
+    /// are part of the script's time.
+    pub(super) async fn busy_us(&self, commands: &[&str]) -> f64 {
+        let mut connection = self.client().get_multiplexed_async_connection().await.expect("it answers");
+        let mut info = redis::cmd("INFO");
+        info.arg("commandstats");
+        let text: String = info.query_async(&mut connection).await.expect("it answers");
+        let us_of = |command: &&str| {
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
+            let (_, counts) = lines.find(|(name, _)| name == command)?;
+            counts.split(',').find_map(|count| count.strip_prefix("usec=")?.parse::<f64>().ok())
+        };
+        commands.iter().filter_map(us_of).sum()
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
     pub(super) fn client(&self) -> redis::Client {
-        redis::Client::open(format!("redis://127.0.0.1:{}/", self.port)).expect("an address")
+        redis::Client::open(self.url()).expect("an address")
     }
 }
 

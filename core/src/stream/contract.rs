@@ -71,11 +71,38 @@ impl GroupContract {
             ("ack_grace_ms", self.grace_ms.to_string()),
         ]
     }
+
+    /// Reads the values of [`GroupContract::fields`]; `None` for anything else.
+    #[must_use]
+    pub fn parse(values: &[String]) -> Option<Self> {
+        let [kind, value, start, no_ack, grace_ms] = values else { return None };
+        let filter = Filter::of_parts(kind, value)?;
+        let no_ack = match no_ack.as_str() {
+            "0" => false,
+            "1" => true,
+            _ => return None,
+        };
+        Some(Self { filter, start: Start::parse(start)?, no_ack, grace_ms: grace_ms.parse().ok()? })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn a_contract_is_read_from_its_fields() {
+        let filters = [Filter::All, Filter::Topic("eu".into()), Filter::pattern("^eu").unwrap()];
+        for filter in filters {
+            let contract = GroupContract { filter, start: Start::Oldest, no_ack: true, grace_ms: 7 };
+            let values: Vec<String> = contract.fields().map(|(_, value)| value).into();
+            assert_eq!(GroupContract::parse(&values), Some(contract));
+            assert_eq!(GroupContract::parse(&values[..4]), None);
+        }
+        let odd = ["some", "", "0", "0", "7"].map(String::from);
+        assert_eq!(GroupContract::parse(&odd), None);
+    }
 
     #[test]
     fn starts_are_compared_by_their_text() {

@@ -292,6 +292,12 @@ pub enum ForeignFault {
     /// The keep-alives of a group are unreadable.
     #[error("the keep-alives of the group are unreadable")]
     KeepAlive,
+    /// A field that the books of a group are kept in is unreadable.
+    #[error("expected a list in the field {field} of the group's books, found something else")]
+    Books {
+        /// The field, before the name of the group: `missed`, `later` or `contract`.
+        field: String,
+    },
     /// A key of the generation has a foreign type.
     #[error("a key of the generation has a foreign type")]
     Resource,

@@ -36,6 +36,20 @@ impl EventId {
         Some(Self { ms: decimal(ms)?, seq: decimal(seq)? })
     }
 
+    /// When the event was published by the server's clock, as the time since the beginning of 1970 (UTC),
+    /// to the millisecond. It never falls within one log; where the clock did, it stands still.
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use strandline_core::stream::EventId;
+    /// let id = EventId::parse("1700000000123-4").unwrap();
+    /// assert_eq!(UNIX_EPOCH + id.since_epoch(), UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
+    /// ```
+    #[must_use]
+    pub const fn since_epoch(self) -> core::time::Duration {
+        core::time::Duration::from_millis(self.ms)
+    }
+
     /// The position right before this one; zero before the first.
     #[must_use]
     pub const fn previous(self) -> Self {
@@ -205,16 +219,25 @@ pub enum Stored {
 impl Stored {
     /// Reads the fields of an entry: `n`, `p`, and `t` when there is a topic, each once.
     #[must_use]
-    pub fn from_fields(fields: &[(Vec<u8>, Vec<u8>)]) -> Self {
-        let get = |field: &[u8]| fields.iter().find(|(name, _)| name == field).map(|(_, value)| value);
-        let (Some(name), Some(payload)) = (get(b"n"), get(b"p")) else { return Self::Malformed };
-        let topic = get(b"t");
+    pub fn from_fields(fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
+        let (mut name, mut topic, mut payload, mut count) = (None, None, None, 0);
+        for (field, value) in fields {
+            count += 1;
+            let place = match field.as_slice() {
+                b"n" => &mut name,
+                b"p" => &mut payload,
+                b"t" => &mut topic,
+                _ => continue,
+            };
+            place.get_or_insert(value);
+        }
+        let (Some(name), Some(payload)) = (name, payload) else { return Self::Malformed };
         if name.is_empty() {
             return Self::Malformed;
         }
-        let event =
-            Event { name: name.clone(), payload: payload.clone(), topic: topic.cloned().unwrap_or_default() };
-        if fields.len() == 2 + usize::from(topic.is_some()) { Self::Event(event) } else { Self::Loose(event) }
+        let expected = 2 + usize::from(topic.is_some());
+        let event = Event { name, payload, topic: topic.unwrap_or_default() };
+        if count == expected { Self::Event(event) } else { Self::Loose(event) }
     }
 
     /// The event, as a reader takes it.
@@ -258,6 +281,14 @@ mod tests {
         }
         assert_eq!(EventId::parse("1-18446744073709551616"), None);
         assert_eq!(EventId::parse(&EventId::MAX.to_string()), Some(EventId::MAX));
+    }
+
+    #[test]
+    fn a_position_tells_when_it_was_given_out() {
+        let at = EventId::parse("1700000000123-4").unwrap().since_epoch();
+        // The 14th of November 2023 is the 19,675th day of the epoch.
+        assert_eq!((at.as_secs() / 86_400, at.subsec_millis()), (19_675, 123));
+        assert_eq!(at.as_secs() % 86_400, 22 * 3600 + 13 * 60 + 20);
     }
 
     #[test]
@@ -305,13 +336,13 @@ mod tests {
     fn entries_of_others_are_read_as_far_as_they_go() {
         let field = |n: &str, v: &str| (n.as_bytes().to_vec(), v.as_bytes().to_vec());
         let event = Event::new("e", "b").unwrap();
-        assert_eq!(Stored::from_fields(&[field("n", "e"), field("p", "b")]), Stored::Event(event.clone()));
+        assert_eq!(Stored::from_fields([field("n", "e"), field("p", "b")]), Stored::Event(event.clone()));
         for extra in [field("x", "y"), field("n", "dup"), field("p", "dup")] {
             let fields = [field("n", "e"), field("p", "b"), extra];
-            assert_eq!(Stored::from_fields(&fields), Stored::Loose(event.clone()));
+            assert_eq!(Stored::from_fields(fields), Stored::Loose(event.clone()));
         }
         for missing in [alloc::vec![field("n", "e")], alloc::vec![field("n", ""), field("p", "b")]] {
-            assert_eq!(Stored::from_fields(&missing), Stored::Malformed);
+            assert_eq!(Stored::from_fields(missing), Stored::Malformed);
         }
     }
 }

@@ -78,6 +78,13 @@ impl Standing {
         Some(Self { role, id, offset, second: second_id.zip(second_offset) })
     }
 
+    /// Where the server stood beside an answer that it gave between `before` and now. `None` when its
+    /// history or its role changed meanwhile: the answer may belong to another.
+    #[must_use]
+    pub fn beside(self, before: &Self) -> Option<Self> {
+        (before.id == self.id && before.role == self.role).then_some(self)
+    }
+
     /// What may be noted beside an answer that this server gave between `before` and now. `None` when it
     /// was no master all the while, or its history changed meanwhile: the answer may belong to another.
     #[must_use]
@@ -123,6 +130,20 @@ pub enum Doubt {
     OtherHistory,
 }
 
+impl Doubt {
+    /// The word for it, for people and in metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NothingNoted => "nothing noted",
+            Self::Unanswered => "unanswered",
+            Self::NotMaster => "not master",
+            Self::Behind => "behind",
+            Self::OtherHistory => "other history",
+        }
+    }
+}
+
 /// Whether what was noted is still so.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
@@ -137,6 +158,18 @@ pub enum Survival {
         /// Why.
         reason: Doubt,
     },
+}
+
+impl Survival {
+    /// The word for it, for people and in metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Lost => "lost",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
 }
 
 /// How a note lies to where a server stands.
@@ -259,6 +292,15 @@ mod tests {
         let follower = Standing { role: Role::Replica, ..before };
         assert_eq!(before.vouched(&follower), None);
         assert_eq!(follower.vouched(&before), None);
+    }
+
+    #[test]
+    fn an_answer_over_a_change_of_history_or_role_belongs_to_nobody() {
+        let before = master(id(b'a'), 90, None);
+        let after = master(id(b'a'), 100, None);
+        assert_eq!(after.beside(&before), Some(after));
+        assert_eq!(master(id(b'b'), 100, None).beside(&before), None);
+        assert_eq!(Standing { role: Role::Replica, ..after }.beside(&before), None);
     }
 
     #[test]

@@ -34,6 +34,17 @@ impl Filter {
             .map_err(|_| CallerError::InvalidOption { setting: Setting::Pattern })
     }
 
+    /// Reads kind and value as a group's contract stores them; `None` for anything else.
+    #[must_use]
+    pub fn of_parts(kind: &str, value: &str) -> Option<Self> {
+        match kind {
+            "all" => Some(Self::All),
+            "topic" => Some(Self::Topic(value.to_string())),
+            "pattern" => Self::pattern(value).ok(),
+            _ => None,
+        }
+    }
+
     /// Whether the event is shown. A topic that is not text matches no pattern.
     #[must_use]
     pub fn shows(&self, event: &Event) -> bool {

@@ -3,19 +3,23 @@
 use super::contract::{GroupContract, Start};
 use super::error::{CallerError, ServerFault, StreamError};
 use super::event::{Entry, EventId, Ids};
+use super::failover::Standing;
 use super::handle::Handle;
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::op::{Nonce, StreamOp, Verb};
 use super::reader::LogPosition;
 use super::reply::{Missed, StreamReply, Told};
+use super::resting::Resting;
 use super::settings::Taking;
+use super::vouching::{Failover, Judged, Vouching};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// A part: it holds what a consumer is attached to and decides what is asked next. It does no I/O.
 ///
-/// It is driven like a [`super::reader::Reader`]. Settling an entry twice, or one that was taken over by
+/// It is driven like a [`super::reader::Reader`], and anything may be begun while an answer is still out.
+/// Settling an entry twice, or one that was taken over by
 /// another consumer, is safe: it counts for nothing.
 #[derive(Clone, Debug)]
 pub struct Consumer {
@@ -25,6 +29,7 @@ pub struct Consumer {
     lease_ms: u64,
     attached: Vec<Attached>,
     phase: Phase,
+    resting: Resting,
     failure: Option<StreamError>,
     closed: bool,
 }
@@ -36,6 +41,7 @@ struct Attached {
     settled: Option<EventId>,
     /// Up to here everything was given to somebody of the group.
     reached: EventId,
+    vouching: Vouching,
 }
 
 #[derive(Clone, Debug)]
@@ -91,7 +97,7 @@ pub enum Taken {
 impl Consumer {
     /// A consumer of nothing yet; [`Consumer::join`] follows.
     #[must_use]
-    pub const fn new(group: GroupName, name: ConsumerName, taking: Taking, lease_ms: u64) -> Self {
+    pub fn new(group: GroupName, name: ConsumerName, taking: Taking, lease_ms: u64) -> Self {
         Self {
             group,
             name,
@@ -99,6 +105,7 @@ impl Consumer {
             lease_ms,
             attached: Vec::new(),
             phase: Phase::Idle,
+            resting: Resting::default(),
             failure: None,
             closed: false,
         }
@@ -146,7 +153,8 @@ impl Consumer {
             return Ok(());
         }
         let start = start.unwrap_or(self.taking.start);
-        let attached = Attached { handle: handle.clone(), start, settled: None, reached: EventId::ZERO };
+        let (handle, vouching) = (handle.clone(), Vouching::default());
+        let attached = Attached { handle, start, settled: None, reached: EventId::ZERO, vouching };
         let leases = self.attached.is_empty();
         self.phase = Phase::Joining { attached, step: Join::Bind, leases };
         Ok(())
@@ -174,8 +182,29 @@ impl Consumer {
         if self.closed {
             return Err(CallerError::ConsumerClosed);
         }
-        self.phase = Phase::Reading(0);
+        self.phase = Phase::Reading(self.awake(0));
         Ok(())
+    }
+
+    /// Goes on behind a stream whose read had no answer, or was refused by its server for now, and leaves
+    /// it out until [`Consumer::rouse`]; how often it has failed in a row. `None` where the operation was
+    /// no read, or there is no other stream: then it is asked again.
+    pub fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        let is_read = matches!(op.verb, Verb::GroupRead { .. });
+        let at = self.find(&op.stream).filter(|_| is_read && self.attached.len() > 1)?;
+        let failures = self.resting.rest(&op.stream);
+        self.phase = Phase::Reading(self.awake(at + 1));
+        Some(failures)
+    }
+
+    /// Lets streams that were left out be read again, from the next pass on.
+    pub fn rouse(&mut self) {
+        self.resting.rouse();
+    }
+
+    /// The first place from `at` on that is to be read.
+    fn awake(&self, at: usize) -> usize {
+        self.resting.next(at, self.attached.iter().map(|attached| attached.handle.stream()))
     }
 
     /// Begins to leave every stream. What could not be left stays attached for another try; what is
@@ -196,14 +225,16 @@ impl Consumer {
         self.closed |= self.attached.is_empty();
     }
 
-    /// Where each attached stream is read on from, as far as the group was given anything: for waiting.
+    /// Where each attached stream that is not left out is read on from, as far as the group was given
+    /// anything: for waiting.
     #[must_use]
     pub fn positions(&self) -> Vec<LogPosition> {
         let position = |attached: &Attached| {
             let (stream, bound) = (attached.handle.stream().clone(), attached.handle.bound()?);
             Some(LogPosition { stream, generation: bound.generation, after: attached.reached })
         };
-        self.attached.iter().filter_map(position).collect()
+        let awake = self.attached.iter().filter(|a| !self.resting.is_asleep(a.handle.stream()));
+        awake.filter_map(position).collect()
     }
 
     /// The names of the attached streams.
@@ -285,7 +316,30 @@ impl Consumer {
         }
     }
 
+    /// Takes where the server stood beside an answer about a stream, whether it is the loop's or not; `None`
+    /// where it did not say. What it tells is to be handed out before anything of that answer.
+    ///
+    /// The group itself is as the server has it: what it forgot of a group's progress comes again.
+    pub fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+        let at = self.find(&op.stream)?;
+        let Attached { vouching, reached, .. } = &mut self.attached[at];
+        let Judged { survival, kept } = vouching.heard(standing)?;
+        Some(Failover { stream: op.stream.clone(), survival, handed_out: *reached, kept })
+    }
+
+    /// Takes note of an answer that was taken: up to where the group was given everything, by a server that
+    /// stood there.
+    pub fn note(&mut self, op: &StreamOp, standing: &Standing) {
+        if let Some(at) = self.find(&op.stream) {
+            let Attached { vouching, reached, .. } = &mut self.attached[at];
+            vouching.note_moved(*reached, standing);
+        }
+    }
+
     /// Takes an answer, and tells what it brought.
+    ///
+    /// An answer to what is no longer asked, because the caller began something else meanwhile, brings
+    /// nothing: entries in it stay pending for this consumer, for others to claim.
     ///
     /// # Errors
     /// What the operation was refused with. While reading, a generation that ended closes the consumer.
@@ -294,6 +348,9 @@ impl Consumer {
         op: &StreamOp,
         result: Result<StreamReply, StreamError>,
     ) -> Result<Taken, StreamError> {
+        if !self.op(op.by.nonce).is_some_and(|asked| asked.is_like(op)) {
+            return Ok(Taken::More);
+        }
         let phase = core::mem::replace(&mut self.phase, Phase::Idle);
         match phase {
             Phase::Idle => Ok(Taken::More),
@@ -303,7 +360,7 @@ impl Consumer {
             Phase::Settling { at, .. } => {
                 self.note_cursor(op, &result);
                 self.end_if_final(result)?;
-                self.phase = Phase::Reading(at + 1);
+                self.phase = Phase::Reading(self.awake(at + 1));
                 Ok(Taken::More)
             }
             Phase::Repairing(at) => {
@@ -378,8 +435,12 @@ impl Consumer {
             ids.extend(shown.iter().map(|entry| entry.id));
         }
         // One read never brings more than one acknowledgement takes.
-        self.phase =
-            if ids.is_empty() { Phase::Reading(at + 1) } else { Phase::Settling { at, ids: Ids::new(ids)? } };
+        self.resting.answered(&op.stream);
+        self.phase = if ids.is_empty() {
+            Phase::Reading(self.awake(at + 1))
+        } else {
+            Phase::Settling { at, ids: Ids::new(ids)? }
+        };
         Ok(Taken::Entries(op.stream.clone(), shown, missed))
     }
 
@@ -435,3 +496,6 @@ impl Consumer {
 const fn is_gone(error: &StreamError) -> bool {
     matches!(error, StreamError::Caller(CallerError::StreamNotFound))
 }
+
+#[cfg(test)]
+mod tests;

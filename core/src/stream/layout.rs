@@ -145,12 +145,21 @@ impl TaggedKeys {
         ["log", "once", "once-at", "groups", "dead"].map(|part| format!("{}:{generation}:{part}", self.stem))
     }
 
-    /// Everything a script may touch that was told to look at `generation`: the record, that generation,
-    /// and the one that follows it.
+    /// Everything a script may touch for a handle that is bound to `generation`: the record, and that
+    /// generation.
     #[must_use]
-    pub fn declared(&self, generation: u64) -> Vec<String> {
-        let mut keys = alloc::vec![self.life()];
+    pub fn of_bound(&self, generation: u64) -> Vec<String> {
+        let mut keys = Vec::with_capacity(11);
+        keys.push(self.life());
         keys.extend(self.generation(generation));
+        keys
+    }
+
+    /// Everything a script may touch that was told to look at `generation` by a handle that is bound to
+    /// none: the record, that generation, and the one that follows it.
+    #[must_use]
+    pub fn of_unbound(&self, generation: u64) -> Vec<String> {
+        let mut keys = self.of_bound(generation);
         keys.extend(self.generation(generation.saturating_add(1)));
         keys
     }
@@ -199,6 +208,6 @@ mod tests {
         assert_eq!(keys("a").life(), "p:{t}:a:life");
         assert_eq!(keys("a:1").generation(2)[0], "p:{t}:a%3A1:2:log");
         assert_ne!(keys("a:1").life(), keys("a").generation(1)[0]);
-        assert_eq!(keys("a").declared(3).len(), 11);
+        assert_eq!(keys("a").of_unbound(3).len(), 11);
     }
 }

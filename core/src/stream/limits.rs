@@ -60,6 +60,9 @@ pub const GROUP_LATER_MAX: usize = 1024;
 /// Most holes of one group that are kept until a consumer was told; more are joined to the last one.
 pub const GROUP_MISSED_MAX: usize = 64;
 
+/// Most groups that one listing tells of.
+pub const GROUPS_LISTED_MAX: u32 = 100;
+
 /// Most dead letters of one generation.
 pub const DEAD_LETTERS_MAX: usize = 10_000;
 

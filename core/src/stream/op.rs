@@ -179,6 +179,13 @@ pub enum Verb {
         /// All up to this number.
         through: u64,
     },
+    /// How the groups stand that come behind a name, in the order of their names.
+    Groups {
+        /// Behind which; `None` from the first.
+        after: Option<GroupName>,
+        /// At most so many, and never more than `GROUPS_LISTED_MAX`.
+        groups_max: u32,
+    },
     /// Dead letters after a position among them. Not in the Pulse layout.
     DeadRead {
         /// After what.
@@ -279,6 +286,7 @@ impl Verb {
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => Creates::No,
             Self::GroupNack { .. } | Self::GroupBury { .. } => Creates::No,
             Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => Creates::No,
+            Self::Groups { .. } => Creates::No,
         }
     }
 
@@ -298,6 +306,7 @@ impl Verb {
             Self::GroupClaim { .. } | Self::GroupSweep { .. } => false,
             Self::GroupNack { .. } | Self::GroupBury { .. } => false,
             Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => false,
+            Self::Groups { .. } => false,
         }
     }
 
@@ -319,6 +328,7 @@ impl Verb {
             }
             Self::GroupNack { .. } | Self::GroupBury { .. } => (true, false, true),
             Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => (true, false, true),
+            Self::Groups { .. } => (true, false, true),
         };
         Checks { wanted_first, contract, clock }
     }
@@ -348,6 +358,23 @@ impl Verb {
             // What the first time gave back or buried is no longer the consumer's.
             Self::GroupNack { .. } | Self::GroupBury { .. } => Repeat::Safe,
             Self::DeadRead { .. } | Self::DeadRemove { .. } | Self::GroupTold { .. } => Repeat::Safe,
+            Self::Groups { .. } => Repeat::Safe,
+        }
+    }
+
+    /// Whether its answer hands out something that a failover may take back: positions, entries, or that
+    /// there are none. What only keeps a group going is asked again anyhow.
+    #[must_use]
+    pub const fn hands_out(&self) -> bool {
+        match self {
+            Self::Open | Self::Attend | Self::Add { .. } | Self::AddOnce { .. } | Self::Remove { .. } => true,
+            Self::Snapshot | Self::Destroy | Self::Read { .. } | Self::Replay { .. } => true,
+            Self::GroupRead { .. } | Self::GroupClaim { .. } | Self::DeadRead { .. } => true,
+            Self::GroupOpen { .. } | Self::GroupAck { .. } | Self::GroupRegister { .. } => false,
+            Self::GroupKeepAlive { .. } | Self::GroupDetach { .. } | Self::GroupSweep { .. } => false,
+            Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } | Self::GroupTold { .. } => false,
+            Self::GroupNack { .. } | Self::GroupBury { .. } | Self::DeadRemove { .. } => false,
+            Self::Groups { .. } => false,
         }
     }
 
@@ -361,7 +388,11 @@ impl Verb {
             Self::Open | Self::Attend | Self::Add { .. } | Self::AddOnce { .. } | Self::Remove { .. } => {
                 false
             }
-            Self::Snapshot | Self::Destroy | Self::Read { .. } | Self::Replay { .. } => false,
+            Self::Snapshot
+            | Self::Destroy
+            | Self::Read { .. }
+            | Self::Replay { .. }
+            | Self::Groups { .. } => false,
             Self::GroupOpen { .. } | Self::GroupRead { .. } | Self::GroupAck { .. } => false,
             Self::GroupRegister { .. } | Self::GroupKeepAlive { .. } => false,
             Self::LeaseAcquire { .. } | Self::LeaseRenew { .. } => false,
@@ -379,4 +410,12 @@ pub struct StreamOp {
     pub by: By,
     /// What.
     pub verb: Verb,
+}
+
+impl StreamOp {
+    /// Whether it asks the same kind of thing of the same stream.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let kind = core::mem::discriminant::<Verb>;
+        self.stream == other.stream && kind(&self.verb) == kind(&other.verb)
+    }
 }

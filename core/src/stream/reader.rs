@@ -3,11 +3,14 @@
 use super::contract::Start;
 use super::error::{CallerError, StreamError};
 use super::event::{Entry, EventId};
+use super::failover::{Standing, Survival};
 use super::handle::Handle;
 use super::name::StreamName;
 use super::op::{Nonce, StreamOp, Verb};
 use super::reply::{Dropped, StreamReply, Told};
+use super::resting::Resting;
 use super::settings::Taking;
+use super::vouching::{Failover, Judged, Vouching};
 use alloc::vec::Vec;
 
 /// A part: it holds positions and decides what is asked next. It does no I/O.
@@ -20,6 +23,7 @@ pub struct Reader {
     taking: Taking,
     attached: Vec<Attached>,
     phase: Phase,
+    resting: Resting,
     closed: bool,
 }
 
@@ -29,13 +33,25 @@ struct Attached {
     after: EventId,
     /// How many entries had been published up to there; `None` where nobody counted.
     seen: Option<u64>,
+    notes: Notes,
+}
+
+/// What is noted of an attached stream's server.
+#[derive(Clone, Debug, Default)]
+struct Notes {
+    vouching: Vouching,
+    /// Where the server stood beside the answer that is being taken.
+    standing: Option<Standing>,
+    /// The answer that is being taken comes from a history without the end of what was read: to be read on
+    /// from here.
+    back_to: Option<EventId>,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
     Idle,
     /// Binding a stream that is to be read too.
-    Attaching(Handle),
+    Attaching(Handle, Notes),
     /// Looking whether an attached generation still lives.
     Checking(usize),
     /// Reading on, stream by stream.
@@ -68,8 +84,9 @@ pub enum Read {
 impl Reader {
     /// A reader of nothing yet; [`Reader::attach`] follows.
     #[must_use]
-    pub const fn new(taking: Taking) -> Self {
-        Self { taking, attached: Vec::new(), phase: Phase::Idle, closed: false }
+    pub fn new(taking: Taking) -> Self {
+        let resting = Resting::default();
+        Self { taking, attached: Vec::new(), phase: Phase::Idle, resting, closed: false }
     }
 
     /// How many streams are attached.
@@ -78,14 +95,15 @@ impl Reader {
         self.attached.len()
     }
 
-    /// Where each attached stream is read on from. For waiting.
+    /// Where each attached stream that is not left out is read on from. For waiting.
     #[must_use]
     pub fn positions(&self) -> Vec<LogPosition> {
         let position = |attached: &Attached| {
             let (stream, bound) = (attached.handle.stream().clone(), attached.handle.bound()?);
             Some(LogPosition { stream, generation: bound.generation, after: attached.after })
         };
-        self.attached.iter().filter_map(position).collect()
+        let awake = self.attached.iter().filter(|a| !self.resting.is_asleep(a.handle.stream()));
+        awake.filter_map(position).collect()
     }
 
     /// Begins to attach a stream. Attaching it twice asks whether it is still there.
@@ -96,7 +114,7 @@ impl Reader {
         self.is_open()?;
         self.phase = match self.find(handle.stream()) {
             Some(at) => Phase::Checking(at),
-            None => Phase::Attaching(handle.clone()),
+            None => Phase::Attaching(handle.clone(), Notes::default()),
         };
         Ok(())
     }
@@ -123,8 +141,29 @@ impl Reader {
         if self.closed {
             return Err(CallerError::ReaderClosed);
         }
-        self.phase = Phase::Reading(0);
+        self.phase = Phase::Reading(self.awake(0));
         Ok(())
+    }
+
+    /// Goes on behind a stream whose read had no answer, or was refused by its server for now, and leaves
+    /// it out until [`Reader::rouse`]; how often it has failed in a row. `None` where the operation was
+    /// no read, or there is no other stream: then it is asked again.
+    pub fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        let is_read = matches!(op.verb, Verb::Read { .. });
+        let at = self.find(&op.stream).filter(|_| is_read && self.attached.len() > 1)?;
+        let failures = self.resting.rest(&op.stream);
+        self.phase = Phase::Reading(self.awake(at + 1));
+        Some(failures)
+    }
+
+    /// Lets streams that were left out be read again, from the next pass on.
+    pub fn rouse(&mut self) {
+        self.resting.rouse();
+    }
+
+    /// The first place from `at` on that is to be read.
+    fn awake(&self, at: usize) -> usize {
+        self.resting.next(at, self.attached.iter().map(|attached| attached.handle.stream()))
     }
 
     /// Ends the reader. There is nothing to leave.
@@ -152,7 +191,7 @@ impl Reader {
     pub fn op(&self, nonce: Nonce) -> Option<StreamOp> {
         match &self.phase {
             Phase::Idle => None,
-            Phase::Attaching(handle) => Some(handle.op(Verb::Attend, nonce)),
+            Phase::Attaching(handle, _) => Some(handle.op(Verb::Attend, nonce)),
             Phase::Checking(at) => Some(self.attached.get(*at)?.handle.op(Verb::Attend, nonce)),
             Phase::Reading(at) => {
                 let attached = self.attached.get(*at)?;
@@ -162,7 +201,29 @@ impl Reader {
         }
     }
 
-    /// Takes an answer, and tells what it brought.
+    /// Takes where the server stood beside an answer that [`Reader::answered`] is given next; `None` where
+    /// it did not say. What it tells is to be handed out before anything of that answer.
+    ///
+    /// Where the server lacks the end of what was read, the reader goes back to the last position that is
+    /// known to be kept: what is there now behind it is another history, and read whole.
+    pub fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+        let (notes, handed_out) = match &mut self.phase {
+            Phase::Attaching(_, notes) => (notes, EventId::ZERO),
+            Phase::Idle | Phase::Checking(_) | Phase::Reading(_) => {
+                let attached = self.attached.iter_mut().find(|a| *a.handle.stream() == op.stream)?;
+                (&mut attached.notes, attached.after)
+            }
+        };
+        notes.standing = standing.copied();
+        let Judged { survival, kept } = notes.vouching.heard(standing)?;
+        if survival == Survival::Lost {
+            notes.back_to = kept;
+        }
+        Some(Failover { stream: op.stream.clone(), survival, handed_out, kept })
+    }
+
+    /// Takes an answer, and tells what it brought. One to what is no longer asked, because the caller
+    /// began something else meanwhile, brings nothing.
     ///
     /// # Errors
     /// What the operation was refused with. A generation that ended closes the reader.
@@ -171,10 +232,13 @@ impl Reader {
         op: &StreamOp,
         result: Result<StreamReply, StreamError>,
     ) -> Result<Read, StreamError> {
+        if !self.op(op.by.nonce).is_some_and(|asked| asked.is_like(op)) {
+            return Ok(Read::More);
+        }
         let phase = core::mem::replace(&mut self.phase, Phase::Idle);
         match phase {
             Phase::Idle => Ok(Read::More),
-            Phase::Attaching(mut handle) => {
+            Phase::Attaching(mut handle, mut notes) => {
                 handle.answered(&op.verb, &result);
                 let reply = result?;
                 let (last, added) = if let Told::Attended { last, added } = reply.told {
@@ -188,7 +252,8 @@ impl Reader {
                     Start::Oldest => (EventId::ZERO, None),
                     Start::After(id) => (id, None),
                 };
-                self.attached.push(Attached { handle, after, seen });
+                notes.note(after);
+                self.attached.push(Attached { handle, after, seen, notes });
                 self.attached.sort_by(|a, b| a.handle.stream().cmp(b.handle.stream()));
                 Ok(Read::More)
             }
@@ -215,18 +280,32 @@ impl Reader {
             }
         };
         let Told::Read { mut entries, added, kept, anchored } = reply.told else { return Ok(Read::More) };
+        if let Some(kept) = attached.notes.back_to.take() {
+            (attached.after, attached.seen) = (kept, None);
+            self.phase = Phase::Reading(at);
+            return Ok(Read::More);
+        }
         if attached.is_lost(added) {
             let after = attached.after;
             (attached.after, attached.seen) = (EventId::ZERO, Some(0));
             self.phase = Phase::Reading(at);
             return Ok(Read::Lost(op.stream.clone(), after));
         }
-        self.phase = Phase::Reading(at + 1);
+        self.resting.answered(&op.stream);
         let caught_up = entries.len() < self.taking.events_max as usize;
         let dropped = attached.note_read(&entries, added, kept, anchored, caught_up);
         let filter = &self.taking.filter;
+        self.phase = Phase::Reading(self.awake(at + 1));
         entries.retain(|entry| entry.stored.event().is_some_and(|event| filter.shows(event)));
         Ok(Read::Entries(op.stream.clone(), entries, dropped))
+    }
+}
+
+impl Notes {
+    fn note(&mut self, at: EventId) {
+        if let Some(standing) = self.standing.take() {
+            self.vouching.note(at, &standing);
+        }
     }
 }
 
@@ -258,6 +337,7 @@ impl Attached {
         };
         if let Some(last) = entries.last() {
             self.after = last.id;
+            self.notes.note(last.id);
         }
         let missing = |kept: u64| {
             let missing = seen.map(|seen| added.saturating_sub(seen).saturating_sub(kept));
@@ -272,3 +352,6 @@ impl Attached {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

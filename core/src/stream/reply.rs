@@ -2,6 +2,7 @@
 
 use super::error::{CallerError, ReplayCause, StreamError};
 use super::event::{Entry, EventId, Stored};
+use super::listing::Groups;
 use super::name::{ConsumerName, GroupName};
 use super::op::{Bound, Repeat, StreamOp};
 use super::time::ServerTime;
@@ -131,6 +132,8 @@ pub enum Told {
         /// What is settled now; `None` when nothing was buried.
         cursor: Option<EventId>,
     },
+    /// How groups stand, in the order of their names.
+    Groups(Groups),
     /// Dead letters in order.
     Dead(Vec<DeadLetter>),
     /// Members taken out.
@@ -166,7 +169,10 @@ pub enum GapReason {
 }
 
 impl GapReason {
-    /// The word for it, as the server keeps it.
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Trimmed, Self::TrimmedPending, Self::LogLost];
+
+    /// The word for it, as the server keeps it, and as a metric label.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -179,7 +185,7 @@ impl GapReason {
     /// The reason that a word stands for.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Trimmed, Self::TrimmedPending, Self::LogLost].into_iter().find(|reason| reason.word() == word)
+        Self::ALL.into_iter().find(|reason| reason.word() == word)
     }
 }
 

@@ -177,6 +177,16 @@ mod tests {
     }
 
     #[test]
+    fn the_defaults_are_those_of_the_reference() {
+        let taking = TakeSettings::new().taking().unwrap();
+        assert_eq!((taking.filter, taking.start, taking.no_ack), (Filter::All, Start::Newest, false));
+        assert_eq!((taking.events_max, taking.buffer_events), (1000, 1000));
+        assert_eq!((taking.block_ms, taking.grace_ms), (5_000, 20_000));
+        let wanted = crate::stream::retention::Wanted::default();
+        assert_eq!(wanted.contract.max_len.map(core::num::NonZeroU64::get), Some(1000));
+    }
+
+    #[test]
     fn each_setting_is_checked() {
         let s = TakeSettings::new;
         assert_eq!(refused(s().max_polled(0)), Setting::MaxPolled);

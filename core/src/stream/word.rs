@@ -17,6 +17,7 @@ pub fn word(error: &StreamError) -> &str {
             ForeignFault::Lifecycle { .. } => "SINKLIFECYCLEINVALID",
             ForeignFault::Membership => "SINKMEMBERSHIPINVALID",
             ForeignFault::KeepAlive => "SINKKEEPALIVEINVALID",
+            ForeignFault::Books { .. } => "GROUPBOOKSINVALID",
             ForeignFault::Resource => "STREAMRESOURCEINVALID",
             ForeignFault::Idempotency => "IDEMPOTENCYINVALID",
         },
@@ -124,6 +125,7 @@ fn others(word: &str, rest: &str) -> StreamError {
         "SINKLIFECYCLEINVALID" => ForeignFault::Lifecycle { detail: rest.to_string() }.into(),
         "SINKMEMBERSHIPINVALID" => ForeignFault::Membership.into(),
         "SINKKEEPALIVEINVALID" => ForeignFault::KeepAlive.into(),
+        "GROUPBOOKSINVALID" => ForeignFault::Books { field: rest.to_string() }.into(),
         "STREAMRESOURCEINVALID" => ForeignFault::Resource.into(),
         "IDEMPOTENCYINVALID" => ForeignFault::Idempotency.into(),
         "NOGROUP" => ServerFault::NoGroup.into(),
@@ -170,6 +172,7 @@ pub fn text(error: &StreamError) -> String {
             (Some(*bytes), Some(*bytes_max))
         }
         StreamError::Foreign(ForeignFault::MalformedEvent { id }) => return format!("{word} {id}"),
+        StreamError::Foreign(ForeignFault::Books { field }) => return format!("{word} {field}"),
         StreamError::Caller(_) | StreamError::Foreign(_) | StreamError::Server(_) => (None, None),
     };
     match (first, second) {
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn every_word_comes_back() {
-        let all: [StreamError; 13] = [
+        let all: [StreamError; 14] = [
             CallerError::DeadLettersFull.into(),
             CallerError::StreamNotFound.into(),
             CallerError::StreamDestroyed { current: Some(4) }.into(),
@@ -197,6 +200,7 @@ mod tests {
             CallerError::LeaseLost { fence: 3 }.into(),
             CallerError::ReplayEventTooLarge { bytes: 8, bytes_max: 7 }.into(),
             ForeignFault::MalformedEvent { id: EventId { ms: 1, seq: 2 } }.into(),
+            ForeignFault::Books { field: "missed".to_string() }.into(),
             ServerFault::NoGroup.into(),
             ServerFault::NoPosition.into(),
         ];

@@ -35,6 +35,7 @@ impl Clock {
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .arg(directory.join("clock.so"))
             .arg(&source)
+            .arg("-ldl")
             .status()
             .unwrap_or_else(|error| panic!("expected a C compiler `cc`: {error}"));
         assert!(built.success(), "cc did not build {}", source.display());

@@ -51,6 +51,7 @@ pub fn every_operation(stream: &str, layout: Layout, apply: &mut dyn FnMut(&Stre
         from: EventId::ZERO,
         events_max: 5,
     });
+    ask(Verb::Groups { after: None, groups_max: 5 });
     ask(Verb::GroupSweep { group: g(), lease: lease(), grace_ms: 1000 });
     if layout == Layout::Tagged {
         let one = |at: usize| Ids::new([entries[at].id]).expect("one");

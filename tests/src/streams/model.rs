@@ -131,7 +131,7 @@ pub fn befall(command: &[String]) -> Option<(String, u64, Befall)> {
         (["XADD", _, id, fields @ ..], Part::Log(g)) => {
             let fields: Vec<(Vec<u8>, Vec<u8>)> =
                 fields.chunks(2).map(|pair| (pair[0].into(), pair[1].into())).collect();
-            (g, Befall::Append { id: EventId::parse(id), stored: Stored::from_fields(&fields) })
+            (g, Befall::Append { id: EventId::parse(id), stored: Stored::from_fields(fields) })
         }
         (["XDEL", _, id], Part::Log(g)) => (g, Befall::Delete(EventId::parse(id)?)),
         (["XGROUP", "DESTROY", _, name], Part::Log(g)) => (g, Befall::LoseGroup(group(name)?)),

@@ -190,6 +190,10 @@ fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
         Told::Nacked { count } if *count > 0 => "given back",
         Told::Buried { count, .. } if *count > 0 => "buried",
         Told::Dead(letters) if !letters.is_empty() => "dead letters",
+        Told::Groups(groups) if groups.groups.iter().any(|group| group.pending > 0) => {
+            "listed with what is pending"
+        }
+        Told::Groups(groups) if !groups.groups.is_empty() => "listed",
         Told::Replayed { anchor: Some(_), .. } => "replayed after an anchor",
         Told::Destroyed { now: true } => "destroyed",
         Told::Destroyed { now: false } => "destroyed before",
@@ -205,7 +209,7 @@ fn kind(result: &Result<StreamReply, StreamError>) -> Option<&'static str> {
         Told::Swept { removed, .. } if !removed.is_empty() => "swept",
         Told::Removed { .. } | Told::Entries(_) | Told::Replayed { .. } | Told::Acked { .. } => return None,
         Told::Claimed { .. } | Told::Swept { .. } | Told::Read { .. } | Told::Taken { .. } => return None,
-        Told::Nacked { .. } | Told::Buried { .. } | Told::Dead(_) => return None,
+        Told::Nacked { .. } | Told::Buried { .. } | Told::Dead(_) | Told::Groups(_) => return None,
     })
 }
 
@@ -305,9 +309,14 @@ impl Run<'_> {
             _ => true,
         };
         if there {
-            self.tell(format_args!("{number}: {words:?}"));
-            let _ = self.real.raw(&words);
-            self.model.raw_at(at, &words);
+            // Servers differ in whether a read that brings nothing makes its consumer: it is made before.
+            let create = ["XGROUP", "CREATECONSUMER", &keys.log(), group.as_str(), who].map(String::from);
+            let made = (words[0] == "XREADGROUP").then(|| create.to_vec());
+            for words in made.into_iter().chain([words]) {
+                self.tell(format_args!("{number}: {words:?}"));
+                let _ = self.real.raw(&words);
+                self.model.raw_at(at, &words);
+            }
         }
     }
 
@@ -362,7 +371,11 @@ impl Run<'_> {
             35 | 40 | 41 => Verb::DeadRead { after: EventId::ZERO, events_max: 3 },
             37 => Verb::GroupTold { group, through: if dice.one_in(2) { u64::MAX } else { 0 } },
             36 => Verb::DeadRemove { ids: self.ids(dice) },
-            2 => Verb::Attend,
+            2 if dice.one_in(2) => Verb::Attend,
+            2 => Verb::Groups {
+                after: dice.one_in(3).then_some(group),
+                groups_max: 1 + u32::try_from(dice.below(2)).expect("small"),
+            },
             3..=6 => Verb::Add { event, condition: Condition::Always },
             7 => Verb::Add { event, condition: Condition::IfExists },
             8 => Verb::Add { event, condition: Condition::After(self.id(dice)) },

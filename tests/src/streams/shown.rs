@@ -44,7 +44,7 @@ pub(super) fn error_name(error: &StreamError) -> &'static str {
             ForeignFault::Lifecycle { .. } => "LifecycleInvalid",
             ForeignFault::Membership => "MembershipInvalid",
             ForeignFault::KeepAlive => "KeepAliveInvalid",
-            ForeignFault::Resource | ForeignFault::Idempotency => "RedisError",
+            ForeignFault::Resource | ForeignFault::Idempotency | ForeignFault::Books { .. } => "RedisError",
         },
         StreamError::Server(_) => "RedisError",
     }
@@ -107,6 +107,7 @@ pub(super) fn told(verb: &Verb, told: &Told, handle: Option<&Handle>) -> Value {
         Told::Nacked { count } => json!({ "nacked": count }),
         Told::Buried { count, .. } => json!({ "buried": count }),
         Told::Dead(letters) => json!({ "count": letters.len() }),
+        Told::Groups(groups) => json!({ "count": groups.groups.len() }),
         Told::Swept { removed, malformed } => {
             json!({ "removed": names(removed), "malformed": names(malformed) })
         }

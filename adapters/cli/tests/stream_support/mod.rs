@@ -13,12 +13,18 @@ pub(crate) struct RedisServer {
 
 impl RedisServer {
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// One with these arguments besides.
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
         let directory = tempfile::tempdir().expect("a directory");
         let child = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .arg("--dir")
             .arg(directory.path())
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics` of a node, `/metrics` of a hub of live topics.
+//! `/healthz`, `/readyz` and `/metrics` of a node, `/metrics` of a hub of live topics, and the page of
+//! whoever uses streams.
 //!
 //! The answers say how a node stands and name nobody: labels are states and reasons, closed sets all of
 //! them, never a peer's name. There is no authorisation: listen where only those may ask who may know.
@@ -6,9 +7,11 @@
 mod hub;
 mod metrics;
 mod page;
+mod streams;
 
 pub use hub::hub_metrics;
 pub use metrics::metrics;
+pub use streams::stream_metrics;
 
 use axum::Router;
 use axum::extract::State;

@@ -7,10 +7,12 @@ if condition ~= '' then
   if not exists(plan.keys.log) then return done(plan, '') end
   if condition ~= 'exists' and last_id(plan.keys.log) ~= condition then return done(plan, '') end
 end
-no = position_fault(plan)
+no = early_position_fault(plan)
 if no then return no end
 S.commit(plan)
-local id = append(plan, event)
+local id
+id, no = append(plan, event)
+if no then return no end
 touch(plan)
 S.added(plan)
 return done(plan, id)

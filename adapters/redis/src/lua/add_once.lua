@@ -15,10 +15,11 @@ if id then
   S.once_end(plan, false, touch)
   return done(plan, id, '0')
 end
-no = position_fault(plan) or S.once_room(plan, most, dropped)
-if no then return no end
+no = early_position_fault(plan) or S.once_room(plan, most, dropped)
+if no then return position_fault(plan) or no end
 S.commit(plan)
-id = append(plan, event)
+id, no = append(plan, event)
+if no then return no end
 S.once_put(plan, key, event, id, dropped)
 S.once_end(plan, true, touch)
 return done(plan, id, '1')

@@ -1,36 +1,18 @@
--- What every operation begins with: one reading of the clock, the arguments of the asker, and which
--- generation the step is done on. The layout's file, which follows, brings `S`, the storage.
+-- What every operation begins with: the arguments of the asker, and which generation the step is done on. The
+-- layout's file, which follows, brings `S`, the storage.
 
-local clock = redis.call('TIME')
-local US = clock[1] .. string.format('%06d', tonumber(clock[2]))
-local MS = string.sub(US, 1, -4)
-local NOW = tonumber(MS)
-
+local FLAGS = {string.byte(ARGV[7], 1, 8)}
+local YES = string.byte('1')
 local A = {
-  where = ARGV[1], bound = ARGV[2], nonce = ARGV[3], bound_contract = ARGV[4], wanted = ARGV[5],
-  explicit = ARGV[6] == '1', fresh = ARGV[7], ended = ARGV[8] == '1', creates = ARGV[9] == '1',
-  restores = ARGV[10] == '1', check_contract = ARGV[11] == '1', check_clock = ARGV[12] == '1',
-  wanted_first = ARGV[13] == '1', destroys = ARGV[14] == '1',
+  where = ARGV[1], bound = ARGV[2], nonce = ARGV[3], bound_contract = ARGV[4], wanted = ARGV[5], fresh = ARGV[6],
+  explicit = FLAGS[1] == YES, ended = FLAGS[2] == YES, creates = FLAGS[3] == YES, restores = FLAGS[4] == YES,
+  check_contract = FLAGS[5] == YES, check_clock = FLAGS[6] == YES, wanted_first = FLAGS[7] == YES,
+  destroys = FLAGS[8] == YES,
 }
-local ARG = 14
 -- The most IDs for one command: Lua's stack ends near 8000.
 local CHUNK = 1000
 
 local function refuse(text) return {'no', US, text} end
-
-local function decimal_less(a, b)
-  if #a ~= #b then return #a < #b end
-  return a < b
-end
-
-local function id_less(a, b)
-  local am, as = string.match(a, '^(%d+)-(%d+)$')
-  local bm, bs = string.match(b, '^(%d+)-(%d+)$')
-  if am ~= bm then return decimal_less(am, bm) end
-  return decimal_less(as, bs)
-end
-
-local function text_of(number) return string.format('%.0f', number) end
 
 -- The decimal after this one, digit by digit: a Lua number rounds above 2^53.
 local function next_of(text)
@@ -71,11 +53,14 @@ local function is_decimal(text)
   return text == '0' or string.match(text, '^[1-9]%d*$') ~= nil
 end
 
+-- Digits that no shorter text stands for too.
+local function is_short(digits) return string.byte(digits) ~= 48 or digits == '0' end
+
 -- A contract taken apart; nil when it is not canonical.
 local function contract(text)
   local version, max, mode, value, sliding, rest =
     string.match(text, '^v=(%d+)|max=(%d+)|mode=(%a+)|value=(%d+)|sliding=(%a+)(.*)$')
-  if not version or version ~= S_VERSION or not is_decimal(max) or not is_decimal(value) then return nil end
+  if not version or version ~= S_VERSION or not is_short(max) or not is_short(value) then return nil end
   if sliding ~= 'true' and sliding ~= 'false' then return nil end
   local C = {text = text, max = max, mode = mode, value = tonumber(value), sliding = sliding == 'true'}
   if mode == 'none' then
@@ -101,11 +86,34 @@ local function elapsed(C)
   end
 end
 
+-- What a bound asker knows already is not said again.
 local function done(plan, ...)
+  if A.bound ~= '' and plan.C and plan.C.text == A.bound_contract then return {'same', US, ...} end
   return {'ok', US, plan.generation, plan.nonce or '', plan.C and plan.C.text or '', ...}
 end
 
 local function exists(key) return redis.call('EXISTS', key) == 1 end
+
+-- The last position given out, how many entries were ever published, and how many are kept.
+local function facts(key)
+  local last, added, kept = '0-0', 0, 0
+  local info = redis.pcall('XINFO', 'STREAM', key)
+  if info.err then
+    if not exists(key) then return last, added, kept end
+    redis.call('XINFO', 'STREAM', key)
+  end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then last = info[i + 1] end
+    if info[i] == 'entries-added' then added = info[i + 1] end
+    if info[i] == 'length' then kept = info[i + 1] end
+  end
+  return last, added, kept
+end
+
+local function last_id(key)
+  local last = facts(key)
+  return last
+end
 
 -- Entries as flat as they are: ID, then the list of fields.
 local function in_chunks(first, last, each)

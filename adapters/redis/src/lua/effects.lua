@@ -17,24 +17,6 @@ local function touch(plan)
   end
 end
 
--- The last position given out, how many entries were ever published, and how many are kept.
-local function facts(key)
-  local last, added, kept = '0-0', 0, 0
-  if not exists(key) then return last, added, kept end
-  local info = redis.call('XINFO', 'STREAM', key)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then last = info[i + 1] end
-    if info[i] == 'entries-added' then added = info[i + 1] end
-    if info[i] == 'length' then kept = info[i + 1] end
-  end
-  return last, added, kept
-end
-
-local function last_id(key)
-  local last = facts(key)
-  return last
-end
-
 -- An empty log that has given out every position up to `id`.
 local function make_log(key, id)
   redis.call('XGROUP', 'CREATE', key, '=', '0', 'MKSTREAM')
@@ -42,13 +24,15 @@ local function make_log(key, id)
   if id ~= '0-0' then redis.call('XSETID', key, id) end
 end
 
--- Refuses before the first effect where no position is left.
+-- Refuses where no position is left.
 local function position_fault(plan)
   if redis.call('TYPE', plan.keys.log).ok ~= 'stream' then return end
-  local top = redis.call('XREVRANGE', plan.keys.log, '+', '-', 'COUNT', 1)
-  -- Only a log whose newest entry lies ahead of the clock can be near its end.
-  if top[1] and id_less(top[1][1], MS .. '-0') then return end
   if last_id(plan.keys.log) == LAST .. '-' .. LAST then return refuse('STREAMNOPOSITION') end
+end
+
+-- The same, where something is written before the event. Where nothing is, the event itself finds out.
+local function early_position_fault(plan)
+  if plan.write ~= 'none' then return position_fault(plan) end
 end
 
 -- Adds by the clock, and behind the last position where that lies ahead of the clock.
@@ -62,27 +46,20 @@ local function add_behind(key, args, at)
   return id
 end
 
+-- The position of the event, or a refusal. One command where the log is there and its last position is not
+-- ahead of the clock; all else is looked at only when that one did nothing.
 local function append(plan, event)
   local key, max = plan.keys.log, plan.C.max
-  if not exists(key) then
+  local id, args = publish(key, max, event.name, event.topic, event.payload)
+  if type(id) == 'string' then return id end
+  if not id then
     local floor = S.highest_cursor(plan)
-    if not id_less(floor, MS .. '-0') then
-      make_log(key, floor)
-    end
+    if not id_less(floor, MS .. '-0') then make_log(key, floor) end
   end
-  local args = {'XADD', key}
-  if max ~= '0' then
-    args[#args + 1] = 'MAXLEN'
-    args[#args + 1] = '='
-    args[#args + 1] = max
-  end
-  local at = #args + 1
-  for _, text in ipairs({MS .. '-*', 'n', event.name, 'p', event.payload}) do args[#args + 1] = text end
-  if event.topic ~= '' then
-    args[#args + 1] = 't'
-    args[#args + 1] = event.topic
-  end
-  return add_behind(key, args, at)
+  table.remove(args, 3)
+  local no = position_fault(plan)
+  if no then return nil, no end
+  return add_behind(key, args, max == '0' and 3 or 6)
 end
 
 -- What of an entry is there to be given back: whether it is pending for this consumer and still kept.
@@ -96,14 +73,13 @@ end
 -- Up to where the group has settled everything.
 local function settled(plan, group)
   local key = plan.keys.log
-  local pending = redis.call('XPENDING', key, group)
-  if pending[1] == 0 then return S.delivered(plan, group) end
-  local before = redis.call('XREVRANGE', key, '(' .. pending[2], '-', 'COUNT', 1)
-  return before[1] and before[1][1] or '0-0'
+  local pending = redis.call('XPENDING', key, group, '-', '+', 1)
+  if not pending[1] then return S.delivered(plan, group) end
+  return newest_before(key, pending[1][1])
 end
 
 local function has_group(key, group)
-  local pending = redis.pcall('XPENDING', key, group)
+  local pending = redis.pcall('XPENDING', key, group, '-', '+', 1)
   return not (type(pending) == 'table' and pending.err)
 end
 

@@ -3,7 +3,7 @@ local group, owner, fence, lease_ms = ARGV[ARG + 1], ARGV[ARG + 2], ARGV[ARG + 3
 local consumer, idle, from, most = ARGV[ARG + 5], ARGV[ARG + 6], ARGV[ARG + 7], ARGV[ARG + 8]
 local plan, no = S.bind()
 if not plan then return no end
-no = lease_fault(plan, group, owner, fence) or no_group(plan, group)
+no = lease_fault(plan, group, owner, fence) or S.missed_fault(plan, group) or S.later_fault(plan, group) or no_group(plan, group)
 if no then return no end
 S.ripen(plan, group)
 -- A server makes the consumer only when there is something to take, or always, by its version.

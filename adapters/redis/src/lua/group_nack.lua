@@ -2,7 +2,7 @@
 local group, consumer, delay, most = ARGV[ARG + 1], ARGV[ARG + 2], tonumber(ARGV[ARG + 3]), tonumber(ARGV[ARG + 4])
 local plan, no = S.bind()
 if not plan then return no end
-no = no_group(plan, group)
+no = S.later_fault(plan, group) or no_group(plan, group)
 if no then return no end
 local list, count = S.later(plan, group), 0
 for i = ARG + 5, #ARGV do

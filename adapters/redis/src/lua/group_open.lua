@@ -5,6 +5,8 @@ local plan, no = S.bind()
 if not plan then return no end
 local made_anew = plan.write == 'make' and not (S_VERSION == '2' and plan.generation == '1')
 if not made_anew and not S.group_fits(plan, group, values) then return refuse('SINKCONFIGMISMATCH') end
+no = not made_anew and S.missed_fault(plan, group)
+if no then return no end
 S.commit(plan)
 local key = plan.keys.log
 local was_absent = not exists(key)
@@ -30,7 +32,8 @@ if not made.err then
   S.was_read(plan, group, start, seen)
   -- Made again: unless something settled is still kept, nobody can tell that this is the log in which the
   -- group had events.
-  if cursor and #redis.call('XREVRANGE', key, cursor, '-', 'COUNT', 1) == 0 then
+  local oldest = cursor and oldest_kept(key)
+  if cursor and (not oldest or id_less(cursor, oldest)) then
     S.miss(plan, group, 'lost', cursor, '', '')
   end
 end

@@ -30,13 +30,13 @@ local function read_life()
   }
 end
 
-local function plan_for(generation, text, write)
+local function plan_for(generation, text, write, keys)
   local C = nil
   if text then
     C = contract(text)
     if not C then return nil, refuse('STREAMRETENTIONINVALID ' .. text) end
   end
-  return {generation = generation, keys = S.keys(generation), C = C, write = write}
+  return {generation = generation, keys = keys or S.keys(generation), C = C, write = write}
 end
 
 local function conflict(L, wanted, creating)
@@ -64,7 +64,7 @@ local function follow(L)
   if A.check_contract and A.bound_contract ~= '' and L.contract ~= A.bound_contract then
     return nil, refuse('STREAMCONFIGMISMATCH')
   end
-  return plan_for(L.generation, L.contract, 'none')
+  return plan_for(L.generation, L.contract, 'none', expected)
 end
 
 local function find(L)
@@ -201,18 +201,19 @@ end
 
 local function expire(key, at) redis.call('PEXPIREAT', key, at) end
 
+-- Whether there is more than these few: no walk over all groups with every event.
 local function has_groups(plan)
-  for _, field in ipairs(redis.call('HKEYS', plan.keys.recovery)) do
-    if string.sub(field, 1, 1) ~= '=' then return true end
-  end
-  return false
+  local K = plan.keys
+  local fields = redis.call('HLEN', K.recovery)
+  return fields > 1 or fields == 1 and redis.call('HEXISTS', K.recovery, '=deadline') == 0
 end
 
 local function registry_has_groups(plan)
-  for _, key in ipairs(redis.call('SMEMBERS', plan.keys.registry)) do
-    if key ~= plan.keys.once and key ~= plan.keys.recovery then return true end
-  end
-  return false
+  local K = plan.keys
+  local named = redis.call('SCARD', K.registry)
+  if named == 0 or named > 2 then return named > 2 end
+  local others = redis.call('SMISMEMBER', K.registry, K.once, K.recovery)
+  return named > others[1] + others[2]
 end
 
 -- What ends with the data gets its instant; what holds a group's state does so only at a deadline.
@@ -295,10 +296,32 @@ end
 
 function S.was_read() end
 
+function S.seen() end
+
+function S.fence(plan, group)
+  return redis.call('HGET', plan.keys.lease(group), 'fence') or '0'
+end
+
+-- Every group that was made, or has a cursor left.
+function S.group_names(plan)
+  local names = {}
+  for _, name in ipairs(group_names(plan.keys)) do
+    if exists(plan.keys.config(name)) or S.cursor(plan, name) then names[#names + 1] = name end
+  end
+  return names
+end
+
+-- Holes have no place in this layout.
+function S.note_read(plan, group, entries, caught_up)
+  return caught_up and last_id(plan.keys.log) or entries[#entries][1], {}
+end
+
 -- Nothing of this has a place in this layout.
-function S.note_read() end
 function S.miss() end
 function S.missed() return {} end
+function S.later() return {} end
+function S.missed_fault() end
+function S.later_fault() end
 function S.ripen() end
 
 local FIELDS = {'filter_kind', 'filter_value', 'start_id', 'no_ack', 'ack_grace_ms'}
@@ -311,6 +334,15 @@ function S.group_fits(plan, group, values)
     if stored[i] ~= values[i] then return false end
   end
   return true
+end
+
+-- The five values of a group's contract; nil without one.
+function S.contract_of(plan, group)
+  local key = plan.keys.config(group)
+  if not exists(key) then return nil end
+  local values = redis.call('HMGET', key, unpack(FIELDS))
+  for i = 1, #FIELDS do values[i] = values[i] or '' end
+  return values
 end
 
 function S.put_group(plan, group, values)

@@ -6,5 +6,5 @@ local after, most, key = ARGV[ARG + 1], ARGV[ARG + 2], plan.keys.log
 local entries = {}
 if after ~= LAST .. '-' .. LAST then entries = redis.call('XRANGE', key, '(' .. after, '+', 'COUNT', most) end
 local _, added, kept = facts(key)
-local anchored = #entries > 0 and #redis.call('XREVRANGE', key, after, '-', 'COUNT', 1) > 0
+local anchored = #entries > 0 and kept_before(key, entries[1][1])
 return done(plan, entries, added, kept, anchored and '1' or '0')

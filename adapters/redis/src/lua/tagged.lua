@@ -1,5 +1,6 @@
 -- The Tagged layout: six keys of one stream in one slot, all of them declared. KEYS: the lifecycle
--- record, then five keys of the generation that the asker supposes, then five of the one after it.
+-- record, then five keys of the generation that the asker supposes, then, for an asker who is bound to none,
+-- five of the one after it.
 
 local S = {}
 
@@ -110,6 +111,31 @@ local function put(plan, what, group, value)
   kept(plan)
 end
 
+-- A list of the books of a group; nil for one that is unreadable: somebody else wrote it. `parts` is how
+-- many texts each of its items has.
+local function unpacked(plan, what, group, parts)
+  local text = get(plan, what, group)
+  if not text then return {} end
+  local fine, list = pcall(cjson.decode, text)
+  if not fine or type(list) ~= 'table' then return nil end
+  for _, item in ipairs(list) do
+    if type(item) ~= 'table' then return nil end
+    for at = 1, parts do
+      if type(item[at]) ~= 'string' then return nil end
+    end
+  end
+  return list
+end
+
+-- Looked at before anything is written.
+function S.missed_fault(plan, group)
+  if not unpacked(plan, 'missed', group, 5) then return refuse('GROUPBOOKSINVALID missed') end
+end
+
+function S.later_fault(plan, group)
+  if not unpacked(plan, 'later', group, 2) then return refuse('GROUPBOOKSINVALID later') end
+end
+
 -- A list as one packed field; an empty one is no field, since an empty table would read back as an object.
 local function put_list(plan, what, group, list)
   if #list == 0 then
@@ -124,7 +150,7 @@ function S.cursor(plan, group) return get(plan, 'cursor', group) end
 -- The cursor of a group never falls.
 function S.set_cursor(plan, group, id)
   local stored = get(plan, 'cursor', group)
-  if stored and id_less(id, stored) then return stored end
+  if stored == id or stored and id_less(id, stored) then return stored end
   put(plan, 'cursor', group, id)
   return id
 end
@@ -143,14 +169,46 @@ end
 
 -- Written down with every read: no walk over all groups is needed to settle.
 -- Up to where, and how many entries had been published up to there, if somebody counted.
-local function read_up_to(plan, group)
-  local id, seen = string.match(get(plan, 'read', group) or '0-0', '^(%S+) ?(%d*)$')
+local function read_up_to(text)
+  local id, seen = string.match(text or '0-0', '^(%S+) ?(%d*)$')
   return id, tonumber(seen)
 end
 
 function S.delivered(plan, group)
-  local id = read_up_to(plan, group)
+  local id = read_up_to(get(plan, 'read', group))
   return id
+end
+
+function S.seen(plan, group)
+  local _, seen = read_up_to(get(plan, 'read', group))
+  return seen
+end
+
+function S.fence(plan, group) return get(plan, 'fence', group) or '0' end
+
+-- Every group that was made, or has a cursor left.
+function S.group_names(plan)
+  local names, known = {}, {}
+  local all = redis.call('HGETALL', plan.keys.groups)
+  for i = 1, #all, 2 do
+    local what, name = string.match(all[i], '^(%a+):(.*)$')
+    if (what == 'contract' or what == 'cursor') and not known[name] then
+      known[name] = true
+      names[#names + 1] = name
+    end
+  end
+  return names
+end
+
+-- The five values of a group's contract; nil without one.
+function S.contract_of(plan, group)
+  local text = get(plan, 'contract', group)
+  if not text then return nil end
+  local fine, values = pcall(cjson.decode, text)
+  fine = fine and type(values) == 'table'
+  for at = 1, 5 do fine = fine and type(values[at]) == 'string' end
+  if not fine then return nil, refuse('GROUPBOOKSINVALID contract') end
+  return values
 end
 
 function S.was_read(plan, group, id, seen)
@@ -158,12 +216,19 @@ function S.was_read(plan, group, id, seen)
 end
 
 -- Takes note of what the group was just given, and tells what it never will be. Only the oldest entries
--- are trimmed: what is kept before the first one given proves that nothing behind it was.
-function S.note_read(plan, group, entries, caught_up, added, kept)
-  local after, seen = read_up_to(plan, group)
+-- are trimmed: what is kept before the first one given proves that nothing behind it was. Up to where the
+-- group has read, and the holes nobody said were told.
+function S.note_read(plan, group, entries, caught_up)
+  local stored = redis.call('HMGET', plan.keys.groups, 'read:' .. group, 'missed:' .. group)
+  local after, seen = read_up_to(stored[1])
+  local missed = stored[2] and cjson.decode(stored[2]) or {}
   local count = #entries
   local first = count > 0 and entries[1][1] or nil
-  local anchored = first and #redis.call('XREVRANGE', plan.keys.log, '(' .. first, '-', 'COUNT', 1) > 0
+  local anchored = first and kept_before(plan.keys.log, first)
+  local last, added, kept
+  -- The only word of these holds two whole entries too.
+  if caught_up or not anchored then last, added, kept = facts(plan.keys.log) end
+  local reached = caught_up and last or entries[count][1]
   local now_seen
   if caught_up then
     now_seen = added
@@ -175,17 +240,15 @@ function S.note_read(plan, group, entries, caught_up, added, kept)
   if count > 0 or now_seen ~= seen then
     S.was_read(plan, group, count > 0 and entries[count][1] or after, now_seen)
   end
-  if anchored or (not first and not seen) then return end
+  if anchored or (not first and not seen) then return reached, missed end
   local events = seen and math.max(0, added - seen - (first and kept or 0))
-  if events == 0 or (not events and after == '0-0') then return end
+  if events == 0 or (not events and after == '0-0') then return reached, missed end
   S.miss(plan, group, 'trimmed', after, first or '', events and text_of(events) or '')
+  return reached, S.missed(plan, group)
 end
 
 -- Holes that nobody said was told: number, reason, the positions around them, and how many events.
-function S.missed(plan, group)
-  local text = get(plan, 'missed', group)
-  return text and cjson.decode(text) or {}
-end
+function S.missed(plan, group) return unpacked(plan, 'missed', group, 5) end
 
 local MISSED_MAX = 64
 
@@ -223,10 +286,7 @@ function S.told(plan, group, through)
 end
 
 -- What is put off: pairs of position and instant, in one packed field.
-function S.later(plan, group)
-  local text = get(plan, 'later', group)
-  return text and cjson.decode(text) or {}
-end
+function S.later(plan, group) return unpacked(plan, 'later', group, 2) end
 
 function S.put_later(plan, group, list)
   if #list == 0 then
@@ -324,11 +384,7 @@ function S.put_lease(plan, group, owner, till) put(plan, 'lease', group, till ..
 
 -- One packed field: pairs of name and microseconds, in the order they came.
 local function members(plan, group)
-  local text = get(plan, 'members', group)
-  if not text then return {} end
-  local fine, list = pcall(cjson.decode, text)
-  if not fine or type(list) ~= 'table' then return nil end
-  return list
+  return unpacked(plan, 'members', group, 2)
 end
 
 function S.members_fault(plan, group)
@@ -387,36 +443,20 @@ function S.once_find(plan, key, event)
   return id
 end
 
-local function expired(plan, most)
-  return redis.call('ZRANGEBYSCORE', plan.keys.at, '-inf', '(' .. MS, 'LIMIT', 0, most)
-end
 
 -- A record is never pushed out inside its window.
 function S.once_room(plan, most, dropped)
   if plan.write == 'make' then return end
   local count = redis.call('HLEN', plan.keys.once)
-  if count < most or count - #expired(plan, dropped) < most then return end
+  if count < most or count - #expired(plan.keys.at, dropped) < most then return end
   local oldest = redis.call('ZRANGE', plan.keys.at, 0, 0, 'WITHSCORES')
   return refuse('IDEMPOTENCYFULL ' .. text_of(tonumber(oldest[2] or '0')))
 end
 
 function S.once_put(plan, key, event, id, dropped)
-  local K = plan.keys
-  local past = expired(plan, dropped)
-  if #past > 0 then
-    redis.call('HDEL', K.once, unpack(past))
-    redis.call('ZREM', K.at, unpack(past))
-  end
-  redis.call('ZADD', K.at, plan.instant, key)
-  -- Written last: what is told of an event must be true of the log.
-  redis.call('HSET', K.once, key, id .. ' ' .. event.digest)
+  put_record(plan.keys.once, plan.keys.at, key, id .. ' ' .. event.digest, plan.instant, dropped)
 end
 
 function S.once_end(plan, published, touch)
-  if not published then return end
-  local K = plan.keys
-  for _, key in ipairs({K.once, K.at}) do
-    if redis.call('PEXPIRETIME', key) < tonumber(plan.instant) then redis.call('PEXPIREAT', key, plan.instant) end
-  end
-  touch(plan)
+  if published then touch(plan) end
 end

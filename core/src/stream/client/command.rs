@@ -1,6 +1,7 @@
 //! What a client asks its host to do, and how that ended.
 
 use crate::error::StorageFault;
+use crate::stream::failover::Standing;
 use crate::stream::op::StreamOp;
 use crate::stream::reader::LogPosition;
 use crate::stream::reply::Outcome;
@@ -44,6 +45,9 @@ pub enum Command {
         op: StreamOp,
         /// For whom.
         origin: Origin,
+        /// Whether it is to be noted where the server stands beside the answer, if servers can fail over
+        /// there: then it ends as [`Execution::Beside`].
+        noted: bool,
     },
     /// Wait for news behind any of these positions, on a connection that does nothing else.
     Wait {
@@ -63,8 +67,43 @@ pub enum Command {
 pub enum Execution {
     /// It ended.
     Ended(Outcome),
+    /// It ended, and this is what the server says of its own history beside the answer.
+    Beside {
+        /// How.
+        outcome: Outcome,
+        /// Where the server stood; `None` where it did not say, or what it said before and after the
+        /// answer does not agree.
+        standing: Option<Standing>,
+    },
     /// The host stopped waiting: whoever asked has gone. The step may have been done.
     GivenUp,
+}
+
+/// What an answer says of its server's history.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Said {
+    /// Nothing was asked, or nothing was answered.
+    NotAsked,
+    /// It stands there, or does not say where.
+    Stands(Option<Standing>),
+}
+
+impl Execution {
+    /// The outcome, if it was waited for, and what it says of the server's history.
+    pub(super) fn parts(self) -> (Option<Outcome>, Said) {
+        match self {
+            Self::GivenUp => (None, Said::NotAsked),
+            Self::Ended(outcome) => (Some(outcome), Said::NotAsked),
+            Self::Beside { outcome, standing } => {
+                // Only an answer with a clock is one that the server gave.
+                let said = match &outcome {
+                    Outcome::Answered { at: Some(_), .. } => Said::Stands(standing),
+                    Outcome::Answered { at: None, .. } | Outcome::Uncertain(_) => Said::NotAsked,
+                };
+                (Some(outcome), said)
+            }
+        }
+    }
 }
 
 /// How a wait ended.

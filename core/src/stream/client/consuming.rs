@@ -6,6 +6,7 @@ use super::rounds::{Round, Rounds};
 use super::tending::{Rules, Tended, Tending};
 use crate::stream::error::{CallerError, Setting, StreamError};
 use crate::stream::event::{EventId, Ids};
+use crate::stream::failover::Standing;
 use crate::stream::group::{Consumer, Taken};
 use crate::stream::handle::Handle;
 use crate::stream::layout::Layout;
@@ -14,6 +15,7 @@ use crate::stream::name::{ConsumerName, GroupName, StreamName};
 use crate::stream::op::{Nonce, StreamOp, Verb};
 use crate::stream::reply::{Dropped, GapReason, StreamReply};
 use crate::stream::settings::Taking;
+use crate::stream::vouching::Failover;
 use alloc::vec::Vec;
 
 /// Who consumes, and how.
@@ -65,6 +67,8 @@ pub(super) struct Consuming {
     leaving: bool,
     /// What is handed out once it is settled, where that comes first.
     unsettled: Vec<Item>,
+    /// Where the server stood beside the answer that is being taken.
+    standing: Option<Standing>,
 }
 
 impl Consuming {
@@ -86,6 +90,7 @@ impl Consuming {
             rounds: Rounds::new(streams),
             leaving: false,
             unsettled: Vec::new(),
+            standing: None,
         }
     }
 
@@ -130,6 +135,21 @@ impl Consuming {
         self.consumer.op(nonce).map(Want::Ask)
     }
 
+    /// Goes on behind a stream whose read failed; how often it has in a row.
+    pub(super) fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        self.consumer.rest(op).filter(|_| self.is_ready())
+    }
+
+    pub(super) fn rouse(&mut self) {
+        self.consumer.rouse();
+    }
+
+    /// Takes where the server stood beside an answer, before the answer.
+    pub(super) fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+        self.standing = standing.copied();
+        self.consumer.heard(op, standing)
+    }
+
     /// Takes the answer to a step of the loop, and tells what is to be handed out.
     pub(super) fn answered(
         &mut self,
@@ -137,7 +157,11 @@ impl Consuming {
         result: Result<StreamReply, StreamError>,
     ) -> Result<Vec<Item>, StreamError> {
         let settles = matches!(op.verb, Verb::GroupAck { .. });
+        let standing = self.standing.take();
         let taken = self.consumer.answered(op, result)?;
+        if let Some(standing) = standing {
+            self.consumer.note(op, &standing);
+        }
         if settles {
             return Ok(core::mem::take(&mut self.unsettled));
         }

@@ -1,10 +1,11 @@
 //! What a client tells its host.
 
-use super::command::{CallId, PartyId};
+use super::command::{CallId, HandleId, PartyId};
 use crate::stream::error::StreamError;
 use crate::stream::event::{Entry, Event, EventId, Stored};
 use crate::stream::name::StreamName;
 use crate::stream::reply::{Dropped, GapReason, Told, Uncertain};
+use crate::stream::vouching::Failover;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -94,6 +95,8 @@ pub enum Item {
     Event(Delivery),
     /// A hole.
     Gap(Gap),
+    /// The server's history is another one now, or nobody vouches for it any more.
+    Failover(Failover),
 }
 
 /// Why a reader or consumer ended.
@@ -135,6 +138,14 @@ pub enum ClientEvent {
         stream: StreamName,
         /// The number of the lease; `None` when it was lost.
         fence: Option<u64>,
+    },
+    /// A handle was answered by a server with another history, or by one that vouches for nothing. It
+    /// comes before the answer.
+    Failover {
+        /// Which handle.
+        handle: HandleId,
+        /// What is known of what it was answered before.
+        failover: Failover,
     },
     /// Something failed that is tried again.
     Trouble {

@@ -2,7 +2,9 @@
 
 mod command;
 mod consuming;
+mod counters;
 mod event;
+mod keeping;
 mod party;
 mod reading;
 mod repeat;
@@ -11,19 +13,30 @@ mod tend;
 mod tending;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_counters;
+#[cfg(test)]
+mod tests_failover;
+#[cfg(test)]
+mod tests_lasting;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, Origin, PartyId, Waited, op,
 };
 pub use self::consuming::{Consume, Give};
+pub use self::counters::{Failovers, Fenced, Missing, StreamCounters};
 pub use self::event::{ClientEvent, Delivery, End, Failure, Gap, Item};
 pub use super::reader::LogPosition;
 pub use super::reply::GapReason;
+pub use super::vouching::Failover;
 
+use self::command::Said;
 use self::consuming::Consuming;
+use self::keeping::Keeping;
 use self::party::{Held, Party, Seat};
 use self::reading::{Reading, Want};
 use super::error::CallerError;
+use super::failover::{Doubt, Standing, Survival};
 use super::handle::Handle;
 use super::layout::Layout;
 use super::name::StreamName;
@@ -78,10 +91,11 @@ pub struct StreamClient {
     seed: Seed,
     /// How many numbers were given out: of nonces, calls, handles and parties.
     next: u64,
-    handles: BTreeMap<HandleId, Handle>,
+    handles: BTreeMap<HandleId, Keeping>,
     /// Calls that wait to be asked again.
     repeats: BTreeMap<CallId, Call>,
     seats: BTreeMap<PartyId, Seat>,
+    counters: StreamCounters,
 }
 
 /// What a command was for.
@@ -116,6 +130,7 @@ enum Timer {
     KeepAlive(PartyId),
     LookAfter(PartyId),
     TendAgain(PartyId),
+    Rouse(PartyId),
 }
 
 impl StreamClient {
@@ -132,6 +147,7 @@ impl StreamClient {
             handles: BTreeMap::new(),
             repeats: BTreeMap::new(),
             seats: BTreeMap::new(),
+            counters: StreamCounters::default(),
         }
     }
 
@@ -139,6 +155,12 @@ impl StreamClient {
     #[must_use]
     pub const fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// What it has counted so far.
+    #[must_use]
+    pub const fn counters(&self) -> &StreamCounters {
+        &self.counters
     }
 
     /// A handle; nothing is asked of the server.
@@ -152,19 +174,19 @@ impl StreamClient {
         wanted: Wanted,
     ) -> Result<HandleId, CallerError> {
         let handle = Handle::new(stream, wanted, self.layout)?;
-        Ok(self.keep(now, handle))
+        Ok(self.keep(now, Keeping::new(handle)))
     }
 
     /// Another handle, bound to what this one is bound to.
     pub fn handle_clone(&mut self, now: Now, of: HandleId) -> Option<HandleId> {
-        let handle = self.handles.get(&of)?.clone();
-        Some(self.keep(now, handle))
+        let kept = self.handles.get(&of)?.clone();
+        Some(self.keep(now, kept))
     }
 
-    fn keep(&mut self, now: Now, handle: Handle) -> HandleId {
+    fn keep(&mut self, now: Now, keeping: Keeping) -> HandleId {
         self.now = self.now.latest(now);
         let id = HandleId(self.number());
-        self.handles.insert(id, handle);
+        self.handles.insert(id, keeping);
         id
     }
 
@@ -177,7 +199,16 @@ impl StreamClient {
     /// A handle as it is.
     #[must_use]
     pub fn handle(&self, handle: HandleId) -> Option<&Handle> {
-        self.handles.get(&handle)
+        self.handles.get(&handle).map(|keeping| &keeping.handle)
+    }
+
+    /// Whether what a handle was answered last is still so at a server that stands there; `None` where it
+    /// does not say. It changes nothing.
+    pub fn survival(&self, handle: HandleId, standing: Option<&Standing>) -> Survival {
+        match self.handles.get(&handle) {
+            Some(keeping) => keeping.survival(standing),
+            None => Survival::Unknown { reason: Doubt::NothingNoted },
+        }
     }
 
     /// Asks by a handle. It ends with [`ClientEvent::Called`]; what may be asked again after an unknown
@@ -188,7 +219,7 @@ impl StreamClient {
         let nonce = self.nonce();
         match self.handles.get(&handle) {
             Some(asks) => {
-                let op = asks.op(verb, nonce);
+                let op = asks.handle.op(verb, nonce);
                 self.ask(call, Call { by: By::Handle(handle), op, unanswered: 0 });
             }
             None => self.out.event(ClientEvent::Called { call, result: Err(Failure::Closed) }),
@@ -201,7 +232,7 @@ impl StreamClient {
     pub fn handle_reader(&mut self, now: Now, streams: &[HandleId], taking: Taking) -> PartyId {
         self.now = self.now.latest(now);
         let handles = self.clones(streams);
-        self.seat(Party::Reader(Reading::new(handles, taking)))
+        self.seat(Party::Reader(Box::new(Reading::new(handles, taking))))
     }
 
     /// A consumer of a group on these streams, each made if need be; the group too. It hands out only
@@ -222,7 +253,7 @@ impl StreamClient {
     }
 
     fn clones(&self, streams: &[HandleId]) -> Vec<Handle> {
-        streams.iter().filter_map(|id| self.handles.get(id)).cloned().collect()
+        streams.iter().filter_map(|id| self.handles.get(id)).map(|keeping| keeping.handle.clone()).collect()
     }
 
     fn seat(&mut self, party: Party) -> PartyId {
@@ -261,8 +292,8 @@ impl StreamClient {
     }
 
     fn ask(&mut self, call: CallId, of: Call) {
-        let op = of.op.clone();
-        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Call(call) };
+        let (op, noted) = (of.op.clone(), of.op.verb.hands_out());
+        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Call(call), noted };
         self.out.command(Purpose::Call(call, of), make);
     }
 
@@ -280,8 +311,8 @@ impl StreamClient {
             match want {
                 Ok(Want::Ask(op)) => {
                     seat.held = Held::Step;
-                    let asked = op.clone();
-                    let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id) };
+                    let (asked, noted) = (op.clone(), op.verb.hands_out());
+                    let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id), noted };
                     return self.out.command(Purpose::Step(id, asked), make);
                 }
                 Ok(Want::Wait { logs, wait_ms }) => {
@@ -301,7 +332,7 @@ impl StreamClient {
 
     fn end(&mut self, id: PartyId, end: End) {
         if self.seats.remove(&id).is_some() {
-            for timer in [Timer::Again, Timer::KeepAlive, Timer::LookAfter, Timer::TendAgain] {
+            for timer in [Timer::Again, Timer::KeepAlive, Timer::LookAfter, Timer::TendAgain, Timer::Rouse] {
                 self.deadlines.disarm(timer(id));
             }
             self.out.event(ClientEvent::Ended { party: id, end });
@@ -310,12 +341,17 @@ impl StreamClient {
 
     /// A call ended, or is to be asked again.
     fn called(&mut self, call: CallId, mut of: Call, execution: Execution) {
-        let result = match execution {
-            Execution::Ended(Outcome::Answered { result, .. }) => {
+        let (outcome, said) = execution.parts();
+        self.counters.ended(outcome.as_ref());
+        let result = match outcome {
+            Some(Outcome::Answered { result, .. }) => {
                 match of.by {
                     By::Handle(id) => {
-                        if let Some(handle) = self.handles.get_mut(&id) {
-                            handle.answered(&of.op.verb, &result);
+                        if let Some(keeping) = self.handles.get_mut(&id)
+                            && let Some(failover) = keeping.answered(&of.op.verb, &result, said)
+                        {
+                            self.counters.survived(failover.survival);
+                            self.out.event(ClientEvent::Failover { handle: id, failover });
                         }
                     }
                     By::Party(id) => {
@@ -326,59 +362,81 @@ impl StreamClient {
                 }
                 result.map(|reply| reply.told).map_err(Failure::Refused)
             }
-            Execution::Ended(Outcome::Uncertain(_)) if repeat::call(&of.op, of.unanswered) => {
+            Some(Outcome::Uncertain(_)) if repeat::call(&of.op, of.unanswered) => {
                 of.unanswered += 1;
                 let wait_ms = repeat::wait_ms(&self.seed, call.0, of.unanswered);
                 self.deadlines.arm(Timer::Repeat(call), self.now.mono.after_ms(wait_ms));
                 self.repeats.insert(call, of);
                 return;
             }
-            Execution::Ended(Outcome::Uncertain(uncertain)) => Err(Failure::Uncertain(Box::new(uncertain))),
-            Execution::GivenUp => Err(Failure::Uncertain(Box::new(Uncertain::new(of.op)))),
+            Some(Outcome::Uncertain(uncertain)) => Err(Failure::Uncertain(Box::new(uncertain))),
+            None => Err(Failure::Uncertain(Box::new(Uncertain::new(of.op)))),
         };
         self.out.event(ClientEvent::Called { call, result });
     }
 
     /// A step of a loop ended.
     fn stepped(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
+        let (outcome, said) = execution.parts();
+        self.counters.ended(outcome.as_ref());
+        self.lived_through(id, op, said);
         let Some(seat) = self.seats.get_mut(&id) else { return };
         seat.held = Held::No;
-        let result = match execution {
-            Execution::Ended(Outcome::Answered { result, .. }) => result,
-            Execution::Ended(Outcome::Uncertain(_)) | Execution::GivenUp => {
+        let result = match outcome {
+            Some(Outcome::Answered { result, .. }) => result,
+            Some(Outcome::Uncertain(_)) | None => {
                 // The part has not moved: it asks the same again.
                 seat.unleft += u32::from(seat.closing);
                 let uncertain = Failure::Uncertain(Box::new(Uncertain::new(op.clone())));
                 if seat.unleft > repeat::CALL_REPEATS_MAX {
                     return self.end(id, End::Failed(uncertain));
                 }
-                return self.trouble(id, uncertain);
+                return self.trouble(id, op, uncertain);
             }
         };
         match seat.party.answered(op, result) {
             Ok(items) => {
                 seat.failures = 0;
-                if !items.is_empty() {
-                    self.out.event(ClientEvent::Items { party: id, items });
-                }
+                self.hand_out(id, items);
                 self.advance(id);
             }
             // What cannot be left is told to who leaves; it stays to be claimed after its grace.
             Err(error) if seat.closing => self.end(id, End::Failed(Failure::Refused(error))),
-            Err(error) if seat.party.outlives(&error) => self.trouble(id, Failure::Refused(error)),
+            Err(error) if seat.party.outlives(&error) => self.trouble(id, op, Failure::Refused(error)),
             Err(error) => self.end(id, End::Failed(Failure::Refused(error))),
         }
     }
 
-    /// Something failed that is tried again, after a while that grows.
-    fn trouble(&mut self, id: PartyId, failure: Failure) {
+    /// Tells of a change of history before anything of the answer that showed it.
+    fn lived_through(&mut self, id: PartyId, op: &StreamOp, said: Said) {
+        if let Some(failover) = self.seats.get_mut(&id).and_then(|seat| seat.party.heard(op, said)) {
+            self.hand_out(id, alloc::vec![Item::Failover(failover)]);
+        }
+    }
+
+    fn hand_out(&mut self, party: PartyId, items: Vec<Item>) {
+        if !items.is_empty() {
+            self.counters.items(&items);
+            self.out.event(ClientEvent::Items { party, items });
+        }
+    }
+
+    /// Something failed that is tried again, after a while that grows. The other streams go on meanwhile.
+    fn trouble(&mut self, id: PartyId, op: &StreamOp, failure: Failure) {
         let Some(seat) = self.seats.get_mut(&id) else { return };
-        pause(seat, id, &self.seed, &mut self.deadlines, self.now);
         self.out.event(ClientEvent::Trouble { party: id, failure });
+        let resting = if seat.closing { None } else { seat.party.rest(op) };
+        let Some(failures) = resting else {
+            return pause(seat, id, &self.seed, &mut self.deadlines, self.now);
+        };
+        let wait_ms = repeat::wait_ms(&self.seed, id.0, failures);
+        self.deadlines.arm(Timer::Rouse(id), self.now.mono.after_ms(wait_ms));
+        self.advance(id);
     }
 
     fn waited(&mut self, id: PartyId, waited: Waited) {
-        let Some(seat) = self.seats.get_mut(&id) else { return };
+        // Who leaves did not stay for it.
+        let Some(seat) = self.seats.get_mut(&id).filter(|seat| seat.held == Held::Wait) else { return };
         seat.held = Held::No;
         match waited {
             Waited::Rung | Waited::TimeOut => self.advance(id),
@@ -432,6 +490,11 @@ impl Machine for StreamClient {
                     if let Some(seat) = self.seats.get_mut(&party) {
                         seat.held = Held::No;
                         self.advance(party);
+                    }
+                }
+                Timer::Rouse(party) => {
+                    if let Some(seat) = self.seats.get_mut(&party) {
+                        seat.party.rouse();
                     }
                 }
                 Timer::KeepAlive(party) => self.keep_alive(party),

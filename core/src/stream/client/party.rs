@@ -1,11 +1,13 @@
 //! A reader or consumer under the root, and what is outstanding of it.
 
+use super::command::Said;
 use super::consuming::Consuming;
 use super::event::Item;
 use super::reading::{Reading, Want};
 use crate::stream::error::{CallerError, StreamError};
 use crate::stream::op::{Nonce, StreamOp};
 use crate::stream::reply::StreamReply;
+use crate::stream::vouching::Failover;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -41,7 +43,7 @@ pub(super) enum Held {
 /// Which of the two.
 #[derive(Debug)]
 pub(super) enum Party {
-    Reader(Reading),
+    Reader(Box<Reading>),
     Consumer(Box<Consuming>),
 }
 
@@ -94,6 +96,32 @@ impl Party {
             // A reader leaves no trace.
             Self::Reader(_) => None,
             Self::Consumer(consuming) => consuming.leave(nonce),
+        }
+    }
+
+    /// Goes on behind a stream whose read failed, and leaves it out for a while; how often it has failed in a
+    /// row. `None` where there is nothing else to go on with.
+    pub(super) fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        match self {
+            Self::Reader(reading) => reading.rest(op),
+            Self::Consumer(consuming) => consuming.rest(op),
+        }
+    }
+
+    /// Lets what was left out be read again.
+    pub(super) fn rouse(&mut self) {
+        match self {
+            Self::Reader(reading) => reading.rouse(),
+            Self::Consumer(consuming) => consuming.rouse(),
+        }
+    }
+
+    /// Takes what an answer says of its server's history, before the answer itself.
+    pub(super) fn heard(&mut self, op: &StreamOp, said: Said) -> Option<Failover> {
+        let Said::Stands(standing) = said else { return None };
+        match self {
+            Self::Reader(reading) => reading.heard(op, standing.as_ref()),
+            Self::Consumer(consuming) => consuming.heard(op, standing.as_ref()),
         }
     }
 

@@ -3,11 +3,13 @@
 use super::event::{Delivery, Gap, Item};
 use super::rounds::{Round, Rounds};
 use crate::stream::error::{CallerError, StreamError};
+use crate::stream::failover::Standing;
 use crate::stream::handle::Handle;
 use crate::stream::op::{Nonce, StreamOp};
 use crate::stream::reader::{LogPosition, Read, Reader};
 use crate::stream::reply::{Dropped, GapReason, StreamReply};
 use crate::stream::settings::Taking;
+use crate::stream::vouching::Failover;
 use alloc::vec::Vec;
 
 /// What a loop wants next.
@@ -57,6 +59,20 @@ impl Reading {
             Round::Pass => self.reader.pass()?,
         }
         self.next(nonce)
+    }
+
+    /// Goes on behind a stream whose read failed; how often it has in a row.
+    pub(super) fn rest(&mut self, op: &StreamOp) -> Option<u32> {
+        self.reader.rest(op).filter(|_| self.is_ready())
+    }
+
+    pub(super) fn rouse(&mut self) {
+        self.reader.rouse();
+    }
+
+    /// Takes where the server stood beside an answer, before the answer.
+    pub(super) fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+        self.reader.heard(op, standing)
     }
 
     /// Takes an answer, and tells what is to be handed out.

@@ -68,11 +68,14 @@ mod tests {
     #[test]
     fn waits_grow_to_a_bound_and_are_spread() {
         let seed = Seed::new([1; 32]);
-        for failures in 1..40 {
-            let doubled = (WAIT_MS_MIN << failures.min(10)).min(WAIT_MS_MAX);
-            let wait = wait_ms(&seed, 7, failures);
-            assert!(wait >= doubled / 2 && wait <= doubled, "{failures}: {wait}");
+        let longest_ms = [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000, 5000, 5000];
+        for (failures, longest_ms) in (1..).zip(longest_ms) {
+            for who in 0..200 {
+                let wait = wait_ms(&seed, who, failures);
+                assert!((longest_ms / 2..=longest_ms).contains(&wait), "{failures}: {wait}");
+            }
         }
+        assert!((2500..=5000).contains(&wait_ms(&seed, 7, u32::MAX)));
         let all: alloc::collections::BTreeSet<u64> = (0..50).map(|who| wait_ms(&seed, who, 8)).collect();
         assert!(all.len() > 10);
     }

@@ -95,19 +95,25 @@ impl StreamClient {
         let Some(seat) = self.seats.get_mut(&id).filter(|seat| !seat.tends && !seat.closing) else { return };
         let Some(op) = seat.consumer().and_then(|consuming| consuming.chore(nonce)) else { return };
         seat.tends = true;
-        let asked = op.clone();
-        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id) };
+        let (asked, noted) = (op.clone(), op.verb.hands_out());
+        let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id), noted };
         self.out.command(Purpose::Chore(id, asked), make);
     }
 
     /// A chore ended.
     pub(super) fn tended(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
+        let (outcome, said) = execution.parts();
+        self.counters.ended(outcome.as_ref());
+        self.lived_through(id, op, said);
         let Some(seat) = self.seats.get_mut(&id) else { return };
-        let result = match execution {
-            Execution::Ended(Outcome::Answered { result, .. }) => result,
-            Execution::Ended(Outcome::Uncertain(_)) | Execution::GivenUp => {
-                // The same chore is done again. Events taken over by an answer that never came are
-                // pending here, and come back by a later claim.
+        let result = match outcome {
+            Some(Outcome::Answered { result, .. }) => result,
+            Some(Outcome::Uncertain(_)) | None => {
+                // The same chore is done again, behind those of other streams: they may lie elsewhere. Events
+                // taken over by an answer that never came are pending here, and come back by a later claim.
+                if let Some(consuming) = seat.consumer() {
+                    consuming.tending.put_off();
+                }
                 let wait_ms = repeat::wait_ms(&self.seed, id.0, 1);
                 self.deadlines.arm(Timer::TendAgain(id), self.now.mono.after_ms(wait_ms));
                 return;
@@ -118,15 +124,14 @@ impl StreamClient {
         match consuming.tended(op, result) {
             Ok(tended) => {
                 if let Some((stream, fence)) = tended.lease {
+                    self.counters.leased(fence.is_some());
                     self.out.event(ClientEvent::Leased { party: id, stream, fence });
                 }
                 if let Some(error) = tended.trouble {
                     let failure = Failure::Refused(error);
                     self.out.event(ClientEvent::Trouble { party: id, failure });
                 }
-                if !tended.items.is_empty() {
-                    self.out.event(ClientEvent::Items { party: id, items: tended.items });
-                }
+                self.hand_out(id, tended.items);
                 self.tend(id);
                 self.advance(id);
             }

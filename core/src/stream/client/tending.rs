@@ -134,11 +134,15 @@ impl Tending {
         }
     }
 
+    /// The chore that is out had no answer: the others come first.
+    pub(super) fn put_off(&mut self) {
+        self.chores.extend(self.current.take());
+    }
+
     /// What is to be asked; `None` when no chore is left.
     pub(super) fn op(&mut self, consumer: &Consumer, nonce: Nonce) -> Option<StreamOp> {
         loop {
-            // One that was asked without an answer is asked again.
-            let (stream, chore) = self.current.take().or_else(|| self.chores.pop_front())?;
+            let (stream, chore) = self.chores.pop_front()?;
             if let Some(handle) = consumer.handle(&stream) {
                 let op = handle.op(self.verb(consumer, &stream, &chore), nonce);
                 self.current = Some((stream, chore));

@@ -14,58 +14,84 @@ use crate::time::{Instant, WallTime};
 
 use core::time::Duration;
 
-const GRACE_MS: u64 = 4000;
+pub(super) const GRACE_MS: u64 = 4000;
 
 /// A server, and a client whose commands are executed at once, unless answers are lost.
-struct World {
-    server: Keyspace,
-    client: StreamClient,
-    now_ms: u64,
+pub(super) struct World {
+    pub(super) server: Keyspace,
+    pub(super) client: StreamClient,
+    pub(super) now_ms: u64,
     /// So many answers are lost, after their effect.
-    lose: u32,
-    asked: Vec<Verb>,
+    pub(super) lose: u32,
+    pub(super) asked: Vec<Verb>,
     waits: Vec<crate::ticket::Ticket<op::Wait>>,
-    events: Vec<ClientEvent>,
+    pub(super) events: Vec<ClientEvent>,
     /// Has room for more whenever it was handed something.
     eager: bool,
+    /// Streams whose server gives no answer.
+    pub(super) gone: Vec<StreamName>,
+    /// Where the server stands; `None` for one that knows no failovers.
+    pub(super) standing: Option<Standing>,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let client = StreamClient::new(Layout::Tagged, Run(1), Seed::new([3; 32]), Now::default());
         let server = Keyspace::new(Layout::Tagged);
         let (asked, waits, events) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server, client, now_ms: 0, lose: 0, asked, waits, events, eager: false }
+        Self {
+            server,
+            client,
+            now_ms: 0,
+            lose: 0,
+            asked,
+            waits,
+            events,
+            eager: false,
+            gone: Vec::new(),
+            standing: None,
+        }
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now { mono: Instant(self.now_ms * 1_000_000), wall: WallTime(0) }
     }
 
-    fn handle(&mut self, max_len: u64) -> HandleId {
+    pub(super) fn server_time(&self) -> ServerTime {
+        ServerTime::from_ms(1_000_000 + self.now_ms)
+    }
+
+    pub(super) fn handle(&mut self, max_len: u64) -> HandleId {
         self.handle_of("s", max_len)
     }
 
-    fn handle_of(&mut self, stream: &str, max_len: u64) -> HandleId {
+    pub(super) fn handle_of(&mut self, stream: &str, max_len: u64) -> HandleId {
         let wanted = Settings::new().max_len(max_len).wanted().unwrap();
         self.client.handle_stream(self.now(), StreamName::new(stream).unwrap(), wanted).unwrap()
     }
 
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         while let Some(command) = self.client.poll_command() {
             match command {
                 Command::Wait { ticket, .. } => self.waits.push(ticket),
-                Command::Execute { ticket, op, .. } => {
+                Command::Execute { ticket, op, noted, .. } => {
                     self.asked.push(op.verb.clone());
-                    let at = ServerTime::from_ms(1_000_000 + self.now_ms);
-                    let result = self.server.apply(at, &op);
-                    let outcome = if self.lose > 0 {
+                    let at = self.server_time();
+                    let outcome = if self.gone.contains(&op.stream) {
+                        Outcome::Uncertain(Uncertain::new(op))
+                    } else if self.lose > 0 {
+                        let _ = self.server.apply(at, &op);
                         self.lose -= 1;
                         Outcome::Uncertain(Uncertain::new(op))
                     } else {
+                        let result = self.server.apply(at, &op);
                         Outcome::Answered { at: Some(at), result }
                     };
-                    self.client.handle_completion(self.now(), ticket.complete(Ok(Execution::Ended(outcome))));
+                    let execution = match self.standing {
+                        Some(_) if noted => Execution::Beside { outcome, standing: self.standing },
+                        Some(_) | None => Execution::Ended(outcome),
+                    };
+                    self.client.handle_completion(self.now(), ticket.complete(Ok(execution)));
                 }
             }
             self.hear();
@@ -83,7 +109,7 @@ impl World {
     }
 
     /// Lets time pass in steps, as deadlines and waits come.
-    fn pass_ms(&mut self, ms: u64) {
+    pub(super) fn pass_ms(&mut self, ms: u64) {
         let until_ms = self.now_ms + ms;
         while self.now_ms < until_ms {
             self.now_ms = (self.now_ms + 50).min(until_ms);
@@ -95,20 +121,33 @@ impl World {
         }
     }
 
-    fn call(&mut self, handle: HandleId, verb: Verb) -> Option<Result<Told, Failure>> {
+    /// Another client takes the lease of the group, when it lapses or at once.
+    pub(super) fn steal_lease(&mut self) {
+        let mut handle = Handle::new(name(), Wanted::default(), Layout::Tagged).unwrap();
+        // The owner stands still meanwhile.
+        self.now_ms += 60_000;
+        let group = GroupName::new("g").unwrap();
+        for verb in [Verb::Open, Verb::LeaseAcquire { group, owner: "other".into(), lease_ms: 60_000 }] {
+            let op = handle.op(verb, Nonce([9; 16]));
+            let result = self.server.apply(ServerTime::from_ms(1_000_000 + self.now_ms), &op);
+            handle.answered(&op.verb, &result);
+        }
+    }
+
+    pub(super) fn call(&mut self, handle: HandleId, verb: Verb) -> Option<Result<Told, Failure>> {
         let call = self.client.handle_call(self.now(), handle, verb);
         self.run();
         self.result(call)
     }
 
-    fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
+    pub(super) fn result(&self, call: CallId) -> Option<Result<Told, Failure>> {
         self.events.iter().find_map(|event| {
             let ClientEvent::Called { call: of, result } = event else { return None };
             (*of == call).then(|| result.clone())
         })
     }
 
-    fn add(&mut self, handle: HandleId) -> EventId {
+    pub(super) fn add(&mut self, handle: HandleId) -> EventId {
         let event = Event::new("e", "").unwrap();
         match self.call(handle, Verb::Add { event, condition: Condition::Always }) {
             Some(Ok(Told::Added { id: Some(id) })) => id,
@@ -116,11 +155,11 @@ impl World {
         }
     }
 
-    fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
+    pub(super) fn consumer(&mut self, handle: HandleId, consumer: &str) -> PartyId {
         self.consumer_of(&[handle], consumer)
     }
 
-    fn consumer_of(&mut self, handles: &[HandleId], consumer: &str) -> PartyId {
+    pub(super) fn consumer_of(&mut self, handles: &[HandleId], consumer: &str) -> PartyId {
         let taking =
             TakeSettings::new().start(crate::stream::Start::Oldest).grace(Duration::from_millis(GRACE_MS));
         let group = GroupName::new("g").unwrap();
@@ -132,12 +171,12 @@ impl World {
         party
     }
 
-    fn want(&mut self, party: PartyId) {
+    pub(super) fn want(&mut self, party: PartyId) {
         self.client.handle_want(self.now(), party);
         self.run();
     }
 
-    fn items(&mut self, party: PartyId) -> Vec<Item> {
+    pub(super) fn items(&mut self, party: PartyId) -> Vec<Item> {
         let mut all = Vec::new();
         self.events.retain(|event| {
             let ClientEvent::Items { party: of, items } = event else { return true };
@@ -149,18 +188,18 @@ impl World {
         all
     }
 
-    fn ids(&mut self, party: PartyId) -> Vec<(EventId, u64)> {
+    pub(super) fn ids(&mut self, party: PartyId) -> Vec<(EventId, u64)> {
         let items = self.items(party);
         items
             .iter()
             .map(|item| match item {
                 Item::Event(delivery) => (delivery.id, delivery.count),
-                Item::Gap(gap) => panic!("{gap:?}"),
+                other @ (Item::Gap(_) | Item::Failover(_)) => panic!("{other:?}"),
             })
             .collect()
     }
 
-    fn give(&mut self, party: PartyId, give: Give, id: EventId) -> Option<Result<Told, Failure>> {
+    pub(super) fn give(&mut self, party: PartyId, give: Give, id: EventId) -> Option<Result<Told, Failure>> {
         let ids = Ids::new([id]).unwrap();
         let call = self.client.handle_give(self.now(), party, &name(), give, ids);
         self.run();
@@ -168,7 +207,7 @@ impl World {
     }
 }
 
-fn name() -> StreamName {
+pub(super) fn name() -> StreamName {
     StreamName::new("s").unwrap()
 }
 
@@ -236,6 +275,41 @@ fn what_is_wanted_while_other_streams_are_still_read_is_brought() {
         world.pass_ms(200);
         assert_eq!(world.ids(party), [(id, 1)]);
     }
+}
+
+/// The streams may lie on several servers.
+#[test]
+fn a_stream_whose_server_is_gone_holds_up_no_other() {
+    let mut world = World::new();
+    let (first, second) = (world.handle_of("s", 10), world.handle_of("t", 10));
+    let consumer = world.consumer_of(&[first, second], "a");
+    let taking = TakeSettings::new().taking().unwrap();
+    let reader = world.client.handle_reader(world.now(), &[first, second], taking);
+    world.run();
+    world.eager = true;
+    world.gone = alloc::vec![name()];
+    for party in [consumer, reader] {
+        world.want(party);
+    }
+    for _ in 0..5 {
+        let id = world.add(second);
+        world.pass_ms(300);
+        assert_eq!([world.ids(consumer), world.ids(reader)], [[(id, 1)], [(id, 1)]]);
+    }
+    world.pass_ms(60_000);
+    let now = ServerTime::from_ms(1_000_000 + world.now_ms);
+    let space = world.server.space(&StreamName::new("t").unwrap(), now).unwrap();
+    let member = &space.data[&1].groups[&GroupName::new("g").unwrap()].members[0];
+    assert!(now.us() - member.alive_us < GRACE_MS * 1000, "its chores go on too");
+    let asked = world.asked.len();
+    world.pass_ms(10_000);
+    let asked = world.asked[asked..].iter().filter(|verb| matches!(verb, Verb::Read { .. })).count();
+    assert!(asked < 2 * 10_000 / 50, "the one that is gone is asked less and less: {asked}");
+    world.gone.clear();
+    let id = world.add(first);
+    world.pass_ms(6_000);
+    let came = [world.ids(consumer), world.ids(reader)];
+    assert!(came.iter().all(|ids| ids.contains(&(id, 1))), "and it comes back: {came:?}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(super) fn changes(keyspace: &Keyspace, before: Before, op: &StreamOp, told: 
     let made = after.life != before.life;
     match &op.verb {
         Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } => false,
-        Verb::DeadRead { .. } => false,
+        Verb::DeadRead { .. } | Verb::Groups { .. } => false,
         Verb::Open => made,
         Verb::Add { .. } => matches!(told, Told::Added { id: Some(_) }),
         Verb::AddOnce { .. } => made || matches!(told, Told::AddedOnce { published: true, .. }),
@@ -71,6 +71,7 @@ pub(super) const fn wakes(verb: &Verb) -> bool {
         Verb::GroupRegister { .. } | Verb::GroupKeepAlive { .. } | Verb::GroupDetach { .. } => false,
         Verb::GroupNack { .. } | Verb::GroupBury { .. } => false,
         Verb::DeadRead { .. } | Verb::DeadRemove { .. } | Verb::GroupTold { .. } => false,
+        Verb::Groups { .. } => false,
         Verb::LeaseAcquire { .. } | Verb::LeaseRenew { .. } => false,
         Verb::GroupClaim { .. } | Verb::GroupSweep { .. } => false,
     }

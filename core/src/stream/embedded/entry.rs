@@ -90,7 +90,7 @@ const fn number(verb: &Verb) -> Option<u8> {
         Verb::DeadRemove { .. } => Some(18),
         Verb::GroupTold { .. } => Some(19),
         Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } => None,
-        Verb::DeadRead { .. } => None,
+        Verb::DeadRead { .. } | Verb::Groups { .. } => None,
     }
 }
 
@@ -224,7 +224,10 @@ fn put_verb(out: &mut Vec<u8>, verb: &Verb) {
             put_lease(out, lease);
             put_u64(out, *grace_ms);
         }
-        Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } | Verb::DeadRead { .. } => {
+        Verb::Attend | Verb::Snapshot | Verb::Read { .. } | Verb::Replay { .. } => {
+            unreachable!("it has no number")
+        }
+        Verb::DeadRead { .. } | Verb::Groups { .. } => {
             unreachable!("it has no number")
         }
     }
@@ -405,6 +408,7 @@ pub(super) mod tests {
             Verb::Read { after: EventId::ZERO, events_max: 1 },
             Verb::Replay { after: EventId::ZERO, events_max: 1, bytes_max: 1 },
             Verb::DeadRead { after: EventId::ZERO, events_max: 1 },
+            Verb::Groups { after: None, groups_max: 1 },
         ];
         for verb in reads {
             assert_eq!(encode(ServerTime::from_ms(1), &handle.op(verb, Nonce([0; 16]))), None);

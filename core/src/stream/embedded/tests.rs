@@ -214,6 +214,33 @@ fn a_checkpoint_that_cannot_be_written_leaves_all_as_it_is() {
     assert_eq!(folder.open(EmbeddedLimits::default()).unwrap().keyspace(), &keyspace);
 }
 
+/// The segments that it stands for go once `current` names it: by then it must outlast a power cut.
+#[test]
+fn a_checkpoint_is_named_only_once_it_is_synced() {
+    let mut folder = Folder::default();
+    let mut embedded = folder.open(EmbeddedLimits::default()).unwrap();
+    embedded.handle_ask(now(1), add("one")).unwrap();
+    folder.settle(&mut embedded);
+    embedded.handle_checkpoint();
+    let mut sync = None;
+    while let Some(command) = embedded.poll_command() {
+        if matches!(command, StorageCommand::Sync { file: FileName::Checkpoint(_), .. }) {
+            sync = Some(command);
+            continue;
+        }
+        let completion = folder.run(command);
+        embedded.handle_completion(now(2), completion);
+    }
+    let named =
+        |folder: &Folder| Current::decode(&folder.files[&FileName::Current]).unwrap().checkpoint.is_some();
+    assert!(!named(&folder), "all else is done, the segment that follows is there");
+    let completion = folder.run(sync.expect("it is to be synced"));
+    embedded.handle_completion(now(3), completion);
+    let events = folder.settle(&mut embedded);
+    assert!(matches!(events[..], [EmbeddedEvent::Checkpointed { .. }]), "{events:?}");
+    assert!(named(&folder));
+}
+
 /// Its next entries would be taken for some that the checkpoint holds.
 #[test]
 fn a_journal_that_ends_before_its_checkpoint_is_damage() {

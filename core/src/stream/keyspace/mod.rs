@@ -9,6 +9,7 @@ mod expiry;
 mod group;
 mod later;
 mod lease;
+mod listing;
 pub mod log;
 pub mod loss;
 mod member;
@@ -21,6 +22,8 @@ pub mod space;
 mod tests;
 #[cfg(test)]
 mod tests_given;
+#[cfg(test)]
+mod tests_listing;
 
 use self::bind::Plan;
 use self::space::{Data, Life, Space};
@@ -170,6 +173,7 @@ fn dispatch(step: &Step<'_>, space: &mut Space, op: &StreamOp) -> Result<Told, S
         }
         Verb::GroupBury { group, consumer, ids } => dead::bury(step, space, group, consumer, ids),
         Verb::GroupTold { group, through } => Ok(missed::told(step, space, group, *through)),
+        Verb::Groups { after, groups_max } => Ok(listing::list(step, space, after.as_ref(), *groups_max)),
         Verb::DeadRead { after, events_max } => Ok(dead::read(step, space, *after, *events_max)),
         Verb::DeadRemove { ids } => Ok(dead::remove(step, space, ids)),
         Verb::LeaseAcquire { group, owner, lease_ms } => {

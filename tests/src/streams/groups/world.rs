@@ -384,6 +384,8 @@ impl World {
                             self.judge.told(&gap);
                             *self.counts.entry("hole told").or_default() += 1;
                         }
+                        // This world's servers do not say where they stand.
+                        Item::Failover(failover) => unreachable!("{failover:?}"),
                     }
                 }
             }
@@ -392,7 +394,7 @@ impl World {
                 let pause_ms = 1 + self.rng.below(100);
                 self.at(pause_ms, Happening::Starts { worker: at });
             }
-            ClientEvent::Called { .. } | ClientEvent::Ready { .. } => {}
+            ClientEvent::Called { .. } | ClientEvent::Ready { .. } | ClientEvent::Failover { .. } => {}
             ClientEvent::Leased { .. } | ClientEvent::Trouble { .. } => {}
         }
     }

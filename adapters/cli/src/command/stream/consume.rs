@@ -3,7 +3,7 @@
 use super::fault;
 use super::show;
 use super::tail::{may_follow, start};
-use super::target::{Access, Contract, Place, Target, closing};
+use super::target::{Access, Answered, Beside, Contract, Place, Target, closing};
 use crate::context::Context;
 use crate::exit::Failure;
 use std::time::{Duration, Instant};
@@ -111,13 +111,20 @@ pub(super) async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
 
 impl Run<'_> {
     async fn step(&mut self) -> Result<Option<Taken>, Failure> {
-        let Self { target, consumer, .. } = self;
-        match target.drive(|nonce| consumer.op(nonce)).await? {
-            None => Ok(None),
-            Some((op, result)) => {
-                consumer.answered(&op, result).map(Some).map_err(|error| fault::refusal(target, &error))
-            }
+        let Self { target, consumer, context, .. } = self;
+        let Some(Answered { op, result, beside }) = target.drive(|nonce| consumer.op(nonce)).await? else {
+            return Ok(None);
+        };
+        if let Beside::Server(standing) = beside
+            && let Some(failover) = consumer.heard(&op, standing.as_ref())
+        {
+            show::failover(context.output, &failover)?;
         }
+        let taken = consumer.answered(&op, result).map_err(|error| fault::refusal(target, &error))?;
+        if let Beside::Server(Some(standing)) = beside {
+            consumer.note(&op, &standing);
+        }
+        Ok(Some(taken))
     }
 
     async fn ask(&mut self, verb: Verb) -> Result<Told, Failure> {

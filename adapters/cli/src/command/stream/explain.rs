@@ -5,6 +5,7 @@ use super::target::{Access, Place, closing};
 use crate::context::Context;
 use crate::exit::Failure;
 use serde::Serialize;
+use strandline_core::stream::eviction::Eviction;
 use strandline_core::stream::judge::{LogEdges, PositionReason, judge};
 use strandline_core::stream::{EventId, StreamName};
 use strandline_core::verdict::Verdict;
@@ -35,6 +36,9 @@ struct Explained {
     verdict: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
+    /// What the server may do to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
 }
 
 /// In words; without a log there was never an event, or all have gone.
@@ -73,7 +77,11 @@ pub(super) async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
             kept: seen.log.map_or(0, |log| log.kept),
             verdict: verdict.map(|(verdict, _)| verdict),
             reason: verdict.and_then(|(_, reason)| reason),
+            warning: seen.eviction.and_then(Eviction::warning),
         };
+        if let Some(warning) = explained.warning {
+            context.output.note(format!("warning: {warning}"));
+        }
         if context.output.is_json() {
             return context.output.result("", &explained);
         }

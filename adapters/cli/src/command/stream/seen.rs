@@ -2,8 +2,8 @@
 
 use super::target::{Remote, Target};
 use crate::exit::Failure;
-use serde::Serialize;
 use std::collections::BTreeMap;
+use strandline_core::stream::eviction::Eviction;
 use strandline_core::stream::judge::LogEdges;
 use strandline_core::stream::keyspace::log::Log;
 use strandline_core::stream::keyspace::space::{Data, Space};
@@ -17,21 +17,8 @@ pub(super) struct Seen {
     pub(super) contract: String,
     /// `None` without data.
     pub(super) log: Option<LogEdges>,
-    pub(super) groups: Vec<SeenGroup>,
-}
-
-/// A group.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct SeenGroup {
-    pub(super) group: String,
-    /// Filter, start, no-ack, grace; `None` where only a cursor is left.
-    pub(super) contract: Option<Vec<String>>,
-    /// Up to where everything is settled.
-    pub(super) cursor: Option<String>,
-    pub(super) pending: u64,
-    pub(super) members: Vec<String>,
-    /// The number of the last lease.
-    pub(super) fence: u64,
+    /// Whether the server may throw it away; `None` where that does not come up, or the server does not say.
+    pub(super) eviction: Option<Eviction>,
 }
 
 impl Target {
@@ -62,20 +49,12 @@ fn in_memory(space: &Space) -> Option<Seen> {
         added: log.added,
         kept: log.entries.len() as u64,
     };
-    let groups = data.groups.iter().map(|(name, group)| SeenGroup {
-        group: name.to_string(),
-        contract: group.contract.as_ref().map(|contract| contract.fields().map(|(_, value)| value).to_vec()),
-        cursor: group.cursor.map(|id| id.to_string()),
-        pending: data.log.as_ref().and_then(|log| log.groups.get(name)).map_or(0, |g| g.pending.len() as u64),
-        members: group.members.iter().map(|member| member.consumer.to_string()).collect(),
-        fence: group.lease.as_ref().map_or(0, |lease| lease.fence),
-    });
     Some(Seen {
         active: life.active,
         generation: life.generation,
         contract: life.contract.text(Layout::Tagged),
         log: data.log.as_ref().map(edges),
-        groups: groups.collect(),
+        eviction: None,
     })
 }
 
@@ -97,22 +76,19 @@ impl Remote {
         };
         let odd = |what: &str| Failure::peer(format!("expected a lifecycle record, found {what}"));
         let generation: u64 = generation.parse().map_err(|_| odd(generation))?;
-        let [log, _, _, groups, _] = keys.generation(generation);
+        let [log, ..] = keys.generation(generation);
         let exists: bool = self.ask(&["EXISTS", &log]).await?;
-        let (mut edges, mut pending) = (None, BTreeMap::new());
-        if exists {
-            edges = Some(self.edges(&log).await?);
-            for info in self.ask::<Vec<Fields>>(&["XINFO", "GROUPS", &log]).await? {
-                pending.insert(field::<String>(&info, "name")?, field::<u64>(&info, "pending")?);
-            }
-        }
-        let books: BTreeMap<String, String> = self.ask(&["HGETALL", &groups]).await?;
+        let edges = if exists { Some(self.edges(&log).await?) } else { None };
         Ok(Some(Seen {
             active: state == "active",
             generation,
             contract: life.get("contract").cloned().unwrap_or_default(),
             log: edges,
-            groups: of_books(&books, &pending),
+            eviction: self
+                .ask::<String>(&["INFO", "memory"])
+                .await
+                .ok()
+                .and_then(|info| Eviction::parse(&info)),
         }))
     }
 
@@ -134,28 +110,4 @@ impl Remote {
 fn field<T: redis::FromRedisValue>(info: &Fields, name: &str) -> Result<T, Failure> {
     let value = info.get(name).cloned().unwrap_or(redis::Value::Nil);
     redis::from_redis_value(value).map_err(|e| Failure::peer(format!("expected {name}: {e}")))
-}
-
-fn of_books(books: &BTreeMap<String, String>, pending: &BTreeMap<String, u64>) -> Vec<SeenGroup> {
-    let mut groups: BTreeMap<&str, SeenGroup> = BTreeMap::new();
-    for (key, value) in books {
-        let Some((what, name)) = key.split_once(':') else { continue };
-        let group = groups.entry(name).or_default();
-        match what {
-            "contract" => group.contract = serde_json::from_str(value).ok(),
-            "cursor" => group.cursor = Some(value.clone()),
-            "fence" => group.fence = value.parse().unwrap_or_default(),
-            "members" => {
-                let members: Vec<(String, String)> = serde_json::from_str(value).unwrap_or_default();
-                group.members = members.into_iter().map(|(name, _)| name).collect();
-            }
-            _ => {}
-        }
-    }
-    let named = groups.into_iter().map(|(name, group)| SeenGroup {
-        group: name.to_owned(),
-        pending: pending.get(name).copied().unwrap_or_default(),
-        ..group
-    });
-    named.collect()
 }

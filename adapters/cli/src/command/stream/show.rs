@@ -4,7 +4,9 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::text::{Bytes, shown};
 use serde::Serialize;
+use strandline_core::stream::client::Failover;
 use strandline_core::stream::event::Entry;
+use strandline_core::stream::failover::Survival;
 use strandline_core::stream::name::StreamName;
 use strandline_core::stream::reply::{Dropped, GapReason};
 
@@ -49,6 +51,39 @@ pub(super) fn gap(
     let before = gap.before.as_ref().map_or_else(String::new, |before| format!(" and before {before}"));
     let text = format!("gap: {many} events of {stream} after {}{before} are no longer kept", gap.after);
     output.result(text, &gap)
+}
+
+#[derive(Serialize)]
+struct Survived {
+    failover: &'static str,
+    stream: String,
+    handed_out: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+/// Prints that another server, or another history of it, answers now.
+pub(super) fn failover(output: Output, failover: &Failover) -> Result<(), Failure> {
+    let reason = match failover.survival {
+        Survival::Kept | Survival::Lost => None,
+        Survival::Unknown { reason } => Some(reason.word()),
+    };
+    let survived = Survived {
+        failover: failover.survival.word(),
+        stream: failover.stream.to_string(),
+        handed_out: failover.handed_out.to_string(),
+        kept: failover.kept.map(|kept| kept.to_string()),
+        reason,
+    };
+    let kept = survived.kept.as_deref().unwrap_or("nothing that is known");
+    let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    let text = format!(
+        "failover: what came of {} up to {} is {}{why}; kept through {kept}",
+        survived.stream, survived.handed_out, survived.failover,
+    );
+    output.result(text, &survived)
 }
 
 /// Prints one entry.

@@ -2,9 +2,10 @@
 
 use super::fault;
 use super::show;
-use super::target::{Access, Place, Target, adopting, closing};
+use super::target::{Access, Answered, Beside, Place, Target, adopting, closing};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::Output;
 use strandline_core::stream::reader::{Read, Reader};
 use strandline_core::stream::reply::{Dropped, GapReason};
 use strandline_core::stream::settings::TakeSettings;
@@ -77,13 +78,13 @@ async fn read(
 ) -> Result<(), Failure> {
     for stream in &args.streams {
         reader.attach(&adopting(stream)?).map_err(|error| fault::caller(&error))?;
-        while step(target, &mut reader).await?.is_some() {}
+        while step(target, &mut reader, context.output).await?.is_some() {}
     }
     let mut left = args.max.unwrap_or(u64::MAX);
     loop {
         reader.pass().map_err(|error| fault::caller(&error))?;
         let mut quiet = true;
-        while let Some(read) = step(target, &mut reader).await? {
+        while let Some(read) = step(target, &mut reader, context.output).await? {
             let (stream, entries, gap) = match read {
                 Read::More => continue,
                 Read::Entries(stream, entries, dropped) => {
@@ -116,11 +117,14 @@ async fn read(
     }
 }
 
-async fn step(target: &mut Target, reader: &mut Reader) -> Result<Option<Read>, Failure> {
-    match target.drive(|nonce| reader.op(nonce)).await? {
-        None => Ok(None),
-        Some((op, result)) => {
-            reader.answered(&op, result).map(Some).map_err(|error| fault::refusal(target, &error))
-        }
+async fn step(target: &mut Target, reader: &mut Reader, output: Output) -> Result<Option<Read>, Failure> {
+    let Some(Answered { op, result, beside }) = target.drive(|nonce| reader.op(nonce)).await? else {
+        return Ok(None);
+    };
+    if let Beside::Server(standing) = beside
+        && let Some(failover) = reader.heard(&op, standing.as_ref())
+    {
+        show::failover(output, &failover)?;
     }
+    reader.answered(&op, result).map(Some).map_err(|error| fault::refusal(target, &error))
 }

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use strandline_core::journal::log::LogError;
 use strandline_core::stream::client::LogPosition;
 use strandline_core::stream::embedded::EmbeddedError;
+use strandline_core::stream::failover::Standing;
 use strandline_core::stream::op::Nonce;
 use strandline_core::stream::reply::Told;
 use strandline_core::stream::retention::Settings;
-use strandline_core::stream::{Handle, Layout, Outcome, StreamName, StreamOp, Verb};
+use strandline_core::stream::{
+    Handle, Layout, Outcome, StreamError, StreamName, StreamOp, StreamReply, Verb,
+};
 use strandline_embedded::{Embedded, EmbeddedOptions, OpenFailed};
 use strandline_file::OpenError;
 use strandline_redis::{ANSWER_MS_DEFAULT, Address, Bounds, Connection, Names, Redis, Server};
@@ -213,8 +216,19 @@ impl Target {
         op: impl FnOnce(Nonce) -> Option<StreamOp>,
     ) -> Result<Option<Answered>, Failure> {
         let Some(op) = op(nonce()?) else { return Ok(None) };
-        match self.apply(op.clone()).await {
-            Outcome::Answered { result, .. } => Ok(Some((op, result))),
+        let (outcome, beside) = match self {
+            Self::Directory(embedded) => (embedded.apply(op.clone()).await, Beside::NoServer),
+            Self::Remote(remote) => {
+                let (outcome, standing) = remote.redis.apply_beside(op.clone()).await;
+                (outcome, Beside::Server(standing))
+            }
+        };
+        match outcome {
+            Outcome::Answered { at: Some(_), result } => Ok(Some(Answered { op, result, beside })),
+            // The server did not come to it: that says nothing of its history.
+            Outcome::Answered { at: None, result } => {
+                Ok(Some(Answered { op, result, beside: Beside::NoServer }))
+            }
             Outcome::Uncertain(left) => Err(fault::uncertain(left)),
         }
     }
@@ -240,8 +254,20 @@ impl Target {
 }
 
 /// An operation and what it was answered.
-pub(super) type Answered =
-    (StreamOp, Result<strandline_core::stream::StreamReply, strandline_core::stream::StreamError>);
+pub(super) struct Answered {
+    pub(super) op: StreamOp,
+    pub(super) result: Result<StreamReply, StreamError>,
+    pub(super) beside: Beside,
+}
+
+/// What stands beside an answer.
+#[derive(Clone, Copy)]
+pub(super) enum Beside {
+    /// Nothing: there is no server that another one could take over from.
+    NoServer,
+    /// Where the server stood in its history, if it says so.
+    Server(Option<Standing>),
+}
 
 /// What failed first is what a person must know.
 pub(super) fn closing(target: Target, done: Result<(), Failure>) -> Result<(), Failure> {
