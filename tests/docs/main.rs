@@ -5,17 +5,19 @@
 //! instead of compared.
 
 mod comparison;
+mod coverage;
 mod formats;
 mod protocol;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "CHANGELOG.md",
     "docs/ARCHITECTURE.md",
     "docs/COMPARISON.md",
+    "docs/COVERAGE.md",
     "docs/FORMATS.md",
     "docs/PROTOCOL.md",
     "docs/STREAMS.md",

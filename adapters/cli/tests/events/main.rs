@@ -1,6 +1,7 @@
 //! Live topics on the command line: the built program serves, publishes, follows and explains, from
 //! memory and over a real server.
 
+mod metrics;
 mod program;
 #[path = "../../../redis-hub/tests/support/mod.rs"]
 #[allow(dead_code, reason = "a fixture that the tests of another crate share")]
