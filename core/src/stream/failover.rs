@@ -161,6 +161,16 @@ pub enum Survival {
 }
 
 impl Survival {
+    /// Whether positions that were handed out before say nothing of the history that is there now.
+    #[must_use]
+    pub const fn ends_history(self) -> bool {
+        match self {
+            Self::Lost | Self::Unknown { reason: Doubt::Behind | Doubt::OtherHistory } => true,
+            Self::Kept
+            | Self::Unknown { reason: Doubt::NothingNoted | Doubt::Unanswered | Doubt::NotMaster } => false,
+        }
+    }
+
     /// The word for it, for people and in metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -186,14 +186,25 @@ impl Consumer {
         Ok(())
     }
 
-    /// Goes on behind a stream whose read had no answer, or was refused by its server for now, and leaves
-    /// it out until [`Consumer::rouse`]; how often it has failed in a row. `None` where the operation was
-    /// no read, or there is no other stream: then it is asked again.
+    /// Goes on behind a stream whose step of a pass had no answer, or was refused by its server for now, and
+    /// leaves it out until [`Consumer::rouse`]; how often it has failed in a row. What was not settled stays
+    /// pending, and a group that was not made again says so with its next read.
+    ///
+    /// `None` where it is to be asked again: there is no other stream, the operation is no step of a pass, or
+    /// settles what is handed out only once it is settled, which would be lost if it was.
     pub fn rest(&mut self, op: &StreamOp) -> Option<u32> {
         let is_read = matches!(op.verb, Verb::GroupRead { .. });
-        let at = self.find(&op.stream).filter(|_| is_read && self.attached.len() > 1)?;
+        let at = self.find(&op.stream).filter(|_| self.attached.len() > 1)?;
+        let repairs = match self.phase {
+            Phase::Idle | Phase::Reading(_) if is_read => false,
+            Phase::Settling { .. } if !self.taking.no_ack => false,
+            Phase::Repairing(_) => true,
+            Phase::Idle | Phase::Reading(_) | Phase::Settling { .. } => return None,
+            Phase::Joining { .. } | Phase::Checking(_) | Phase::Leaving { .. } => return None,
+        };
         let failures = self.resting.rest(&op.stream);
-        self.phase = Phase::Reading(self.awake(at + 1));
+        let next = self.awake(at + 1);
+        self.phase = if repairs { Phase::Repairing(next) } else { Phase::Reading(next) };
         Some(failures)
     }
 
@@ -324,7 +335,11 @@ impl Consumer {
         let at = self.find(&op.stream)?;
         let Attached { vouching, reached, .. } = &mut self.attached[at];
         let Judged { survival, kept } = vouching.heard(standing)?;
-        Some(Failover { stream: op.stream.clone(), survival, handed_out: *reached, kept })
+        let handed_out = *reached;
+        if survival.ends_history() {
+            *reached = kept.unwrap_or(EventId::ZERO);
+        }
+        Some(Failover { stream: op.stream.clone(), survival, handed_out, kept })
     }
 
     /// Takes note of an answer that was taken: up to where the group was given everything, by a server that
@@ -365,7 +380,7 @@ impl Consumer {
             }
             Phase::Repairing(at) => {
                 let reply = self.end_if_final(result)?;
-                self.phase = Phase::Repairing(at + 1);
+                self.phase = Phase::Repairing(self.awake(at + 1));
                 let log_was_absent = matches!(reply.told, Told::GroupOpened { log_was_absent: true, .. });
                 Ok(Taken::Repaired { stream: op.stream.clone(), log_was_absent })
             }
@@ -418,7 +433,7 @@ impl Consumer {
             StreamError::Server(ServerFault::NoGroup) | StreamError::Caller(CallerError::StreamNotFound),
         ) = result
         {
-            self.phase = Phase::Repairing(0);
+            self.phase = Phase::Repairing(self.awake(0));
             return Ok(Taken::More);
         }
         let Told::Taken { entries, reached, missed } = self.end_if_final(result)?.told else {

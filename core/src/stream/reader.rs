@@ -205,7 +205,7 @@ impl Reader {
     /// it did not say. What it tells is to be handed out before anything of that answer.
     ///
     /// Where the server lacks the end of what was read, the reader goes back to the last position that is
-    /// known to be kept: what is there now behind it is another history, and read whole.
+    /// known to be kept, or to the beginning: what is there now behind it is another history, and read whole.
     pub fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
         let (notes, handed_out) = match &mut self.phase {
             Phase::Attaching(_, notes) => (notes, EventId::ZERO),
@@ -217,7 +217,7 @@ impl Reader {
         notes.standing = standing.copied();
         let Judged { survival, kept } = notes.vouching.heard(standing)?;
         if survival == Survival::Lost {
-            notes.back_to = kept;
+            notes.back_to = Some(kept.unwrap_or(EventId::ZERO));
         }
         Some(Failover { stream: op.stream.clone(), survival, handed_out, kept })
     }

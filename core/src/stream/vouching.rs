@@ -10,8 +10,8 @@ use super::failover::{Doubt, Role, Standing, Survival, Vouched, survival};
 use super::name::StreamName;
 use alloc::collections::VecDeque;
 
-/// Most notes that are kept. Beyond it every second one of the older half goes, so that the notes reach
-/// back further and further, in steps that grow.
+/// Most notes that are kept. Beyond it the one goes whose neighbours are closest for their age, so that the
+/// notes reach back to the first position, in steps that grow with the age.
 pub const NOTES_MAX: usize = 32;
 
 /// A change of a server's history, as one reader, consumer or handle saw it.
@@ -88,7 +88,14 @@ impl Vouching {
     /// Takes where the server stood beside an answer; `None` where it did not say. What it tells must be
     /// handed out before anything of that answer.
     pub fn heard(&mut self, standing: Option<&Standing>) -> Option<Judged> {
-        match self.table(standing) {
+        self.heard_since(self.noted(), standing)
+    }
+
+    /// As [`Vouching::heard`], for one of several operations that are under way at once: `asked` was the
+    /// newest note when it was asked. Their answers may come in any order, so that one from before the
+    /// newest note is no server that fell behind.
+    pub fn heard_since(&mut self, asked: Option<Vouched>, standing: Option<&Standing>) -> Option<Judged> {
+        match self.table(asked, standing) {
             Heard::First => {
                 self.stands(None, standing);
                 None
@@ -118,40 +125,61 @@ impl Vouching {
     /// Notes an answer that handed out nothing behind a position. One that is noted already is as good as
     /// it was then: what the server did since is nothing to it.
     pub fn note_moved(&mut self, at: EventId, standing: &Standing) {
-        if self.notes.back().is_none_or(|(noted, _)| *noted != Some(at)) {
+        if self.notes.back().is_none_or(|(noted, _)| *noted != position(at)) {
             self.note(at, standing);
         }
     }
 
-    /// Notes that everything up to a position was handed out by a server that stood there.
+    /// Notes that everything up to a position was handed out by a server that stood there; zero for no
+    /// position. One from before the newest note is put before it.
     pub fn note(&mut self, at: EventId, standing: &Standing) {
         let Some(vouched) = standing.vouched(standing) else { return };
-        self.notes.push_back((Some(at), vouched));
+        let place = self.notes.partition_point(|(_, noted)| noted.offset <= vouched.offset);
+        self.notes.insert(place, (position(at), vouched));
         if self.notes.len() > NOTES_MAX {
-            let mut place = 0;
-            self.notes.retain(|_| {
-                place += 1;
-                place > NOTES_MAX / 2 || place % 2 == 1
-            });
+            let first_says_least = self.notes.front().is_some_and(|(at, _)| at.is_none());
+            let place = if first_says_least { 0 } else { self.most_spared() };
+            self.notes.remove(place);
         }
+    }
+
+    /// The inner note without which the least is lost: the step over it, measured by its age, is smallest.
+    fn most_spared(&self) -> usize {
+        let offset = |place: usize| self.notes.get(place).map_or(0, |(_, noted)| u128::from(noted.offset));
+        let newest = offset(self.notes.len() - 1);
+        let step = |place: &usize| {
+            let before = offset(place - 1);
+            ((offset(place + 1) - before) << 32) / (newest - before + 1)
+        };
+        (1..self.notes.len() - 1).min_by_key(step).unwrap_or(0)
     }
 
     /// Whether what was handed out last is still so where the server stands. It changes nothing.
     pub fn survival(&self, standing: Option<&Standing>) -> Survival {
-        survival(self.newest(), standing)
+        survival(self.noted().as_ref(), standing)
     }
 
-    fn newest(&self) -> Option<&Vouched> {
-        self.notes.back().map(|(_, vouched)| vouched)
+    /// The newest note.
+    #[must_use]
+    pub fn noted(&self) -> Option<Vouched> {
+        self.notes.back().map(|(_, vouched)| *vouched)
     }
 
-    fn table(&self, standing: Option<&Standing>) -> Heard {
+    fn table(&self, asked: Option<Vouched>, standing: Option<&Standing>) -> Heard {
         let silent = match standing {
             None => Some(Doubt::Unanswered),
             Some(now) if now.role == Role::Replica => Some(Doubt::NotMaster),
             Some(_) => None,
         };
-        match (silent, self.newest()) {
+        let newest = self.noted();
+        // An older answer of the same history is judged by what was noted when it was asked.
+        let by = match (standing, newest) {
+            (Some(now), Some(noted)) if now.id == noted.id && now.offset < noted.offset => {
+                asked.filter(|asked| asked.id == noted.id).or(newest)
+            }
+            (_, newest) => newest,
+        };
+        match (silent, by.as_ref()) {
             (Some(reason), _) if self.doubt == Some(reason) => Heard::StillSilent,
             (Some(reason), _) => Heard::Silent(reason),
             (None, None) => Heard::First,
@@ -161,6 +189,11 @@ impl Vouching {
             },
         }
     }
+}
+
+/// Nothing was handed out up to zero.
+fn position(at: EventId) -> Option<EventId> {
+    (at != EventId::ZERO).then_some(at)
 }
 
 #[cfg(test)]
@@ -288,9 +321,44 @@ mod tests {
         }
         let reach = vouching.notes.front().unwrap().0.unwrap().ms;
         assert_eq!(reach, 1, "the oldest stays");
-        let Some(judged) = vouching.heard(Some(&heir('b', 20_000, 'a', 9_990))) else { panic!("judged") };
-        assert_eq!(judged.survival, Survival::Lost);
-        assert!(judged.kept.is_some_and(|kept| kept < at(9_990)), "{judged:?}");
+        for lost in [10, 100, 1_000, 5_000, 9_000] {
+            let parting = 10_000 - lost;
+            let judged = vouching.clone().heard(Some(&heir('b', 20_000, 'a', parting))).unwrap();
+            assert_eq!(judged.survival, Survival::Lost);
+            let kept = judged.kept.unwrap().ms;
+            assert!(kept < parting && parting - kept <= lost, "of {lost} lost: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_note_without_a_position_is_the_first_to_go() {
+        let mut vouching = Vouching::default();
+        assert_eq!(vouching.heard(Some(&master('a', 1))), None);
+        for n in 2..=1_000 {
+            vouching.note(at(n), &master('a', n));
+        }
+        assert_eq!(vouching.notes.front().unwrap().0, Some(at(2)));
+    }
+
+    #[test]
+    fn answers_that_come_out_of_turn_are_no_server_that_fell_behind() {
+        let mut vouching = noted();
+        let asked = vouching.noted();
+        assert_eq!(vouching.heard_since(asked, Some(&master('a', 500))), None);
+        vouching.note(at(5), &master('a', 500));
+        assert_eq!(vouching.heard_since(asked, Some(&master('a', 400))), None);
+        vouching.note(at(4), &master('a', 400));
+        assert_eq!(vouching.clone().heard(Some(&heir('b', 900, 'a', 450))), judged(Survival::Lost, 4));
+        let behind = Survival::Unknown { reason: Doubt::Behind };
+        assert_eq!(vouching.heard_since(asked, Some(&master('a', 299))), judged(behind, 2));
+    }
+
+    #[test]
+    fn up_to_zero_nothing_is_kept() {
+        let mut vouching = Vouching::default();
+        vouching.note(EventId::ZERO, &master('a', 100));
+        let kept = Some(Judged { survival: Survival::Kept, kept: None });
+        assert_eq!(vouching.heard(Some(&heir('b', 900, 'a', 101))), kept);
     }
 
     #[test]

@@ -214,6 +214,8 @@ impl Consuming {
         op: &StreamOp,
         result: Result<StreamReply, StreamError>,
     ) -> Result<Tended, StreamError> {
+        // Nothing was handed out by it that could be noted; the loop's next answer says its own.
+        self.standing = None;
         self.consumer.note_cursor(op, &result);
         self.tending.answered(self.layout, result)
     }

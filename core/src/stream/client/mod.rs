@@ -37,6 +37,7 @@ use self::keeping::Keeping;
 use self::party::{Held, Party, Seat};
 use self::reading::{Reading, Want};
 use super::error::CallerError;
+use super::failover::Vouched;
 use super::handle::Handle;
 use super::layout::Layout;
 use super::op::{Nonce, StreamOp, Verb};
@@ -110,6 +111,8 @@ enum Purpose {
 struct Call {
     by: By,
     op: StreamOp,
+    /// What its handle had noted of the server by then.
+    noted: Option<Vouched>,
     /// How often it was asked without an answer.
     unanswered: u32,
 }
@@ -169,8 +172,8 @@ impl StreamClient {
         let nonce = self.nonce();
         match self.handles.get(&handle) {
             Some(asks) => {
-                let op = asks.handle.op(verb, nonce);
-                self.ask(call, Call { by: By::Handle(handle), op, unanswered: 0 });
+                let (op, noted) = (asks.handle.op(verb, nonce), asks.noted());
+                self.ask(call, Call { by: By::Handle(handle), op, noted, unanswered: 0 });
             }
             None => self.out.event(ClientEvent::Called { call, result: Err(Failure::Closed) }),
         }
@@ -298,7 +301,7 @@ impl StreamClient {
                 match of.by {
                     By::Handle(id) => {
                         if let Some(keeping) = self.handles.get_mut(&id)
-                            && let Some(failover) = keeping.answered(&of.op.verb, &result, said)
+                            && let Some(failover) = keeping.answered(&of.op.verb, &result, said, of.noted)
                         {
                             self.counters.survived(failover.survival);
                             self.out.event(ClientEvent::Failover { handle: id, failover });

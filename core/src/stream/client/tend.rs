@@ -42,7 +42,7 @@ impl StreamClient {
             }
         };
         match op {
-            Ok(op) => self.ask(call, Call { by: By::Party(party), op, unanswered: 0 }),
+            Ok(op) => self.ask(call, Call { by: By::Party(party), op, noted: None, unanswered: 0 }),
             Err(error) => self.out.event(ClientEvent::Called { call, result: Err(error.into()) }),
         }
         call

@@ -76,6 +76,10 @@ impl Two {
     }
 }
 
+const fn failover_told(event: &ClientEvent) -> Option<&Failover> {
+    if let ClientEvent::Failover { failover, .. } = event { Some(failover) } else { None }
+}
+
 fn failover(survival: Survival, handed_out: EventId, kept: Option<EventId>) -> Failover {
     Failover { stream: name(), survival, handed_out, kept }
 }
@@ -185,4 +189,22 @@ fn where_nothing_fails_over_nothing_is_told() {
         assert_eq!(two.told(party).len(), 1, "the event");
         assert_eq!(two.told(party), []);
     }
+}
+
+#[test]
+fn a_handle_vouches_for_nothing_of_a_history_that_was_lost() {
+    let mut two = Two::new();
+    two.second();
+    two.fail_over(heir(15));
+    two.world.client.handle_call(two.world.now(), two.handle, crate::stream::op::Verb::Open);
+    two.world.run();
+    let told: Vec<_> = two.world.events.iter().filter_map(failover_told).collect();
+    assert_eq!(told, [&failover(Survival::Lost, two.ids[1], Some(two.ids[0]))]);
+    let next = Standing { role: Role::Master, id: id("c"), offset: 2000, second: Some((id("b"), 1500)) };
+    two.world.standing = Some(next);
+    two.world.client.handle_call(two.world.now(), two.handle, crate::stream::op::Verb::Open);
+    two.world.run();
+    let told: Vec<_> = two.world.events.iter().filter_map(failover_told).collect();
+    let kept = failover(Survival::Kept, two.ids[0], Some(two.ids[0]));
+    assert_eq!(told.last(), Some(&&kept), "what was lost is not kept");
 }

@@ -20,7 +20,11 @@ struct World {
 impl World {
     /// A consumer of two streams, each with one event.
     fn of_two(layout: Layout) -> Self {
-        let taking = TakeSettings::new().start(Start::Oldest).taking().unwrap();
+        Self::taking(layout, TakeSettings::new())
+    }
+
+    fn taking(layout: Layout, taking: TakeSettings) -> Self {
+        let taking = taking.start(Start::Oldest).taking().unwrap();
         let (group, name) = (GroupName::new("g").unwrap(), ConsumerName::new("c").unwrap());
         let consumer = Consumer::new(group, name, taking, 1000);
         let mut world = Self { server: Keyspace::new(layout), consumer };
@@ -166,4 +170,50 @@ fn a_removal_beside_a_destroy_brings_nothing_back() {
             assert!(space.data.is_empty() && space.life.is_some_and(|life| !life.active), "{layout:?}");
         }
     }
+}
+
+#[test]
+fn settling_what_is_not_shown_without_an_answer_holds_up_no_other_stream() {
+    let mut world = World::taking(Layout::Tagged, TakeSettings::new().topic("none"));
+    world.consumer.pass().unwrap();
+    let read = world.consumer.op(NONCE).unwrap();
+    let batch = world.apply(&read);
+    assert_eq!(
+        world.consumer.answered(&read, batch).unwrap(),
+        Taken::Entries(name_of("s"), Vec::new(), Vec::new())
+    );
+    let ack = world.consumer.op(NONCE).unwrap();
+    assert!(matches!(ack.verb, Verb::GroupAck { .. }));
+    assert_eq!(world.consumer.rest(&ack), Some(1));
+    let next = world.consumer.op(NONCE).unwrap();
+    assert_eq!((next.stream, matches!(next.verb, Verb::GroupRead { .. })), (name_of("t"), true));
+}
+
+#[test]
+fn what_is_handed_out_only_once_it_is_settled_is_settled_first_whatever_it_holds_up() {
+    let mut world = World::taking(Layout::Tagged, TakeSettings::new().no_ack());
+    world.consumer.pass().unwrap();
+    let read = world.consumer.op(NONCE).unwrap();
+    let batch = world.apply(&read);
+    let taken = world.consumer.answered(&read, batch).unwrap();
+    assert!(matches!(taken, Taken::Entries(_, entries, _) if entries.len() == 1));
+    let ack = world.consumer.op(NONCE).unwrap();
+    assert_eq!(world.consumer.rest(&ack), None);
+    assert!(world.consumer.op(NONCE).unwrap().is_like(&ack), "it is asked again");
+}
+
+#[test]
+fn a_group_that_cannot_be_made_again_for_now_holds_up_no_other_repair() {
+    let mut world = World::of_two(Layout::Tagged);
+    world.consumer.pass().unwrap();
+    let read = world.consumer.op(NONCE).unwrap();
+    assert_eq!(world.consumer.rest(&read), Some(1), "the server of the first is gone");
+    let read = world.consumer.op(NONCE).unwrap();
+    assert_eq!(read.stream, name_of("t"));
+    world.consumer.answered(&read, Err(ServerFault::NoGroup.into())).unwrap();
+    let repair = world.consumer.op(NONCE).unwrap();
+    assert_eq!(repair.stream, name_of("t"), "and is left out here too");
+    world.consumer.rouse();
+    assert_eq!(world.consumer.rest(&repair), Some(1));
+    assert_eq!(world.consumer.op(NONCE), None, "there is nothing behind it: another pass begins");
 }
