@@ -250,6 +250,23 @@ fn a_given_up_call_is_not_asked_again() {
 }
 
 #[test]
+fn a_client_that_is_shut_asks_nothing_again() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    world.lose = 2;
+    let unknown = |result: Option<Result<Told, Failure>>| matches!(result, Some(Err(Failure::Uncertain(_))));
+    let waiting = world.client.handle_call(world.now(), handle, Verb::Open);
+    world.run();
+    let out = world.client.handle_call(world.now(), handle, Verb::Open);
+    world.client.handle_shut(world.now());
+    world.run();
+    assert!(unknown(world.result(waiting)), "it was asked once, and waited to be asked again");
+    assert!(unknown(world.result(out)), "its answer was lost after that");
+    world.pass_ms(10_000);
+    assert_eq!(world.asked, [Verb::Open, Verb::Open]);
+}
+
+#[test]
 fn a_consumer_hands_out_only_what_is_wanted_and_settles_what_it_is_told() {
     let mut world = World::new();
     let handle = world.handle(10);
