@@ -39,6 +39,7 @@ use self::reading::{Reading, Want};
 use super::error::CallerError;
 use super::handle::Handle;
 use super::layout::Layout;
+use super::limits::REST_MS_MAX;
 use super::op::{Nonce, StreamOp, Verb};
 use super::reply::{Outcome, Uncertain};
 use super::settings::Taking;
@@ -282,6 +283,9 @@ impl StreamClient {
                 }
                 Ok(Want::Wait { logs, wait_ms }) => {
                     seat.held = Held::Wait;
+                    // What is left out is looked for again by the pass behind the wait.
+                    let rests = self.deadlines.armed(Timer::Rouse(id));
+                    let wait_ms = if rests { wait_ms.min(REST_MS_MAX) } else { wait_ms };
                     let make = |ticket| Command::Wait { ticket, party: id, logs, wait_ms };
                     return self.out.command(Purpose::Wait(id), make);
                 }
