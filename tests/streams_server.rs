@@ -2,16 +2,18 @@
 
 use redis::cmd;
 use std::time::Duration;
+use strandline_core::seed::Seed;
 use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::event::Event;
-use strandline_core::stream::op::{Condition, Nonce};
+use strandline_core::stream::layout::PulseKeys;
+use strandline_core::stream::op::{Condition, Lease, Nonce};
 use strandline_core::stream::reply::{Told, Uncertain};
 use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{
     ConsumerName, EventId, ForeignFault, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome,
     Start, StreamError, StreamName, StreamReply, Verb, Wanted, filter::Filter,
 };
-use strandline_redis::{Address, Bell, Names};
+use strandline_redis::{Address, Bell, Bounds, Names, Remote};
 use strandline_tests::streams::backend::Backend as _;
 use strandline_tests::streams::every::every_operation;
 use strandline_tests::streams::monitor::{Watch, declared};
@@ -412,4 +414,58 @@ fn an_unreadable_list_in_the_books_of_a_group_is_named_and_nothing_is_changed() 
     }
     let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read()).told else { panic!("entries") };
     assert_eq!(entries.len(), 1, "no refused read took it");
+}
+
+/// Others write to a key space of the Pulse layout: a name of theirs that is none here costs nobody else
+/// the connection.
+#[test]
+fn a_name_of_somebody_else_is_refused_and_disturbs_nothing() {
+    let process = RedisServer::start(None);
+    let client = redis::Client::open(process.url()).expect("an address");
+    let mut watching = client.get_connection().expect("connected");
+    let remote = Remote::new(address(&process), Names::Pulse, Bounds::default(), Seed::new([1; 32]));
+    let remote = remote.expect("admitted");
+    let mut handle = handle(Layout::Pulse);
+    let runtime = runtime();
+    let mut apply = |verb: Verb| {
+        let op = handle.op(verb, Nonce([1; 16]));
+        let Outcome::Answered { result, .. } = runtime.block_on(remote.apply(&op)) else {
+            panic!("no answer to {op:?}")
+        };
+        handle.answered(&op.verb, &result);
+        result.map(|reply| reply.told)
+    };
+    let (g, c) = (GroupName::new("mail").expect("a name"), ConsumerName::new("c").expect("a name"));
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 10 };
+    apply(add()).expect("published");
+    apply(Verb::GroupOpen { group: g.clone(), contract, settled: None }).expect("made");
+    let mut connections = || -> u64 {
+        let stats: String = cmd("INFO").arg("stats").query(&mut watching).expect("asked");
+        let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.expect("told").parse().expect("a number")
+    };
+    let before = connections();
+    let list = || Verb::Groups { after: None, groups_max: 5 };
+    // The one who sweeps takes them out, whatever they are called.
+    let log = "pulse:stream:orders";
+    let mut plain = client.get_connection().expect("connected");
+    for name in [&b"two words"[..], b"\xff"] {
+        cmd("XGROUP").arg(&["CREATECONSUMER", log, "mail"]).arg(name).exec(&mut plain).expect("written");
+    }
+    let acquire = Verb::LeaseAcquire { group: g.clone(), owner: "o".into(), lease_ms: 60_000 };
+    let Ok(Told::Leased { fence, .. }) = apply(acquire) else { panic!("a lease") };
+    let lease = Lease { owner: "o".into(), fence, lease_ms: 60_000 };
+    apply(Verb::GroupRegister { group: g.clone(), consumer: c }).expect("registered");
+    let swept = apply(Verb::GroupSweep { group: g, lease, grace_ms: 60_000 });
+    assert_eq!(swept, Ok(Told::Swept { removed: vec![], malformed: vec![] }));
+    let cursors = PulseKeys { stream: &StreamName::new("orders").expect("a name"), generation: 1 }.recovery();
+    for name in [&b"two words"[..], b"\xff"] {
+        cmd("HSET").arg(&cursors).arg(name).arg("0-0").exec(&mut plain).expect("written");
+        let refused = ForeignFault::Books { field: "name".into() };
+        assert_eq!(apply(list()), Err(refused.into()));
+        cmd("HDEL").arg(&cursors).arg(name).exec(&mut plain).expect("deleted");
+    }
+    let Ok(Told::Groups(groups)) = apply(list()) else { panic!("groups") };
+    assert_eq!(groups.groups.len(), 1);
+    assert_eq!(connections(), before + 1, "only the one that wrote them");
 }

@@ -3,14 +3,15 @@
 use crate::address::Address;
 use crate::connection::{Connection, split};
 use crate::names::Names;
-use crate::timer::sleep;
+use crate::timer::{sleep, until};
 use futures::future::{BoxFuture, FutureExt as _, select_all};
 use redis::cluster_routing::Slot;
 use redis::{Cmd, Pipeline, RedisResult, Value};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::error::{CallerError, Setting, StreamError};
 use strandline_core::stream::layout::PulseKeys;
+use strandline_core::stream::limits::REST_MS_MAX;
 use strandline_core::stream::{Layout, StreamName};
 
 /// Extra time that the answer to a blocking read may take beyond what the read waits.
@@ -83,14 +84,25 @@ impl Bell {
             sleep(Duration::from_millis(self.block_ms)).await;
             return Waited::TimeOut;
         }
+        self.first(REST_MS_MAX).await
+    }
+
+    /// How the first of the reads ends that does not break. From the first break on the others have
+    /// `rest_ms`: then it is time to look for the node that is gone.
+    async fn first(&mut self, rest_ms: u64) -> Waited {
+        let mut back_at = None;
         loop {
-            let ends: Vec<_> = self.lines.iter_mut().map(|line| &mut line.ends).collect();
-            let ((connection, waited), at, _) = select_all(ends).await;
+            let ends = select_all(self.lines.iter_mut().map(|line| &mut line.ends));
+            let ended = match back_at {
+                None => Some(ends.await),
+                Some(at) => until(at, ends).await,
+            };
+            let Some(((connection, waited), at, _)) = ended else { return Waited::TimeOut };
             self.ended(at, connection);
-            // A node that is gone is waited for no longer; the others are.
             if waited != Waited::Broken || self.lines.is_empty() {
                 return waited;
             }
+            back_at.get_or_insert_with(|| Instant::now() + Duration::from_millis(rest_ms));
         }
     }
 
@@ -236,6 +248,7 @@ async fn ask(connection: &mut Connection, read: &Cmd, asking: bool) -> RedisResu
 mod tests {
     use super::*;
     use crate::Names;
+    use futures::future::{pending, ready};
     use strandline_core::stream::EventId;
 
     fn log(stream: &str) -> LogPosition {
@@ -267,6 +280,16 @@ mod tests {
         let logs = [log("a"), log("b"), log(&beside)];
         let expected = vec![vec!["a".to_string(), beside], vec!["b".to_string()]];
         assert_eq!(shared(&bell(true), &logs), expected);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_gone_shortens_the_wait_for_the_others() {
+        let line = |ends| Line { place: None, logs: Vec::new(), ends };
+        let mut bell = bell(true);
+        bell.lines = vec![line(pending().boxed()), line(ready((None, Waited::Broken)).boxed())];
+        let give_up = Instant::now() + Duration::from_secs(60);
+        assert_eq!(until(give_up, bell.first(1)).await, Some(Waited::TimeOut));
+        assert_eq!(bell.lines.len(), 1, "the other read goes on");
     }
 
     #[test]

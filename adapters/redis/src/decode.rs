@@ -31,7 +31,7 @@ pub(crate) fn strange(expected: &str, found: &impl core::fmt::Debug) -> StreamEr
 pub(crate) type Read<T> = Result<T, StreamError>;
 
 /// Taken, not copied: a payload may be large.
-fn bytes(value: &mut Value) -> Read<Vec<u8>> {
+pub(crate) fn bytes(value: &mut Value) -> Read<Vec<u8>> {
     if let Value::BulkString(bytes) = value {
         Ok(core::mem::take(bytes))
     } else if let Value::SimpleString(text) = value {
@@ -114,9 +114,15 @@ fn hole(value: &mut Value) -> Read<Missed> {
     Ok(Missed { number: number(count)?, reason, dropped })
 }
 
+/// Consumers that were taken out. One that has no name here was written by somebody else, and is known to
+/// nobody who is told of it.
 fn names(value: &mut Value) -> Read<Vec<ConsumerName>> {
-    let name = |value: &mut Value| ConsumerName::new(text(value)?).map_err(|_| strange("a consumer", value));
-    list(value)?.iter_mut().map(name).collect()
+    let mut names = Vec::new();
+    for value in list(value)? {
+        let name = String::from_utf8(bytes(value)?).ok();
+        names.extend(name.and_then(|name| ConsumerName::new(name).ok()));
+    }
+    Ok(names)
 }
 
 /// Reads a script's answer.

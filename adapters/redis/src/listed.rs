@@ -1,6 +1,6 @@
 //! What the script that lists groups answers.
 
-use crate::decode::{Read, id, is_empty, list, number, strange, text};
+use crate::decode::{Read, bytes, id, is_empty, list, number, strange, text};
 use redis::Value;
 use strandline_core::stream::listing::{GroupState, MemberState, OldestPending};
 use strandline_core::stream::{ConsumerName, EventId, ForeignFault, GroupContract, GroupName};
@@ -19,7 +19,7 @@ fn group(value: &mut Value) -> Read<GroupState> {
     let mut members: Vec<MemberState> = list(members)?.iter_mut().map(member).collect::<Read<_>>()?;
     members.sort_by(|a, b| a.consumer.cmp(&b.consumer));
     Ok(GroupState {
-        group: GroupName::new(text(name)?).map_err(|_| strange("a name of a group", name))?,
+        group: theirs(name, GroupName::new, ForeignFault::Books { field: "name".into() })?,
         contract: fields(contract)?,
         cursor: if_told(cursor, id)?,
         delivered: if_told(delivered, id)?,
@@ -31,6 +31,12 @@ fn group(value: &mut Value) -> Read<GroupState> {
         later: number(later)?,
         missed: number(missed)?,
     })
+}
+
+/// A name, which somebody else may have written: one that is none here is no sign of a bad connection.
+fn theirs<T, E>(value: &mut Value, new: impl Fn(String) -> Result<T, E>, fault: ForeignFault) -> Read<T> {
+    let text = String::from_utf8(bytes(value)?).ok();
+    text.and_then(|text| new(text).ok()).ok_or_else(|| fault.into())
 }
 
 /// What stands where an empty text stands for nothing.
@@ -54,15 +60,15 @@ fn pending_entry(value: &mut Value) -> Read<Option<OldestPending>> {
         [..] => return Err(strange("a pending entry", value)),
     };
     let at: EventId = id(at)?;
-    // Nobody's name: what was given back.
-    let who = ConsumerName::new(text(who)?).ok();
+    // Nobody's name: what was given back, or is held by somebody who has no name here.
+    let who = String::from_utf8(bytes(who)?).ok().and_then(|who| ConsumerName::new(who).ok());
     Ok(Some(OldestPending { id: at, consumer: who, idle_ms: number(idle_ms)?, count: number(count)? }))
 }
 
 fn member(value: &mut Value) -> Read<MemberState> {
     let [name, silent_ms, pending] = list(value)? else { return Err(strange("a member", value)) };
     Ok(MemberState {
-        consumer: ConsumerName::new(text(name)?).map_err(|_| strange("a consumer", name))?,
+        consumer: theirs(name, ConsumerName::new, ForeignFault::Membership)?,
         silent_ms: if_told(silent_ms, number)?,
         pending: number(pending)?,
     })

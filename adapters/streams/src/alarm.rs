@@ -7,6 +7,9 @@ use std::task::{Context, Poll};
 use strandline_core::time::Instant;
 
 /// The bell of a driver. One waits; anybody rings.
+///
+/// Until when the driver sleeps is told and compared only under the lock of the machine whose deadlines
+/// these are: otherwise one that comes between could be missed by both.
 pub(crate) struct Alarm {
     waker: AtomicWaker,
     next: AtomicU64,
@@ -25,11 +28,9 @@ impl Alarm {
         self.next.store(at.map_or(u64::MAX, |at| at.0), Ordering::Release);
     }
 
-    /// The machine's next deadline is this.
-    pub(crate) fn deadline(&self, at: Option<Instant>) {
-        if at.is_some_and(|at| at.0 < self.next.load(Ordering::Acquire)) {
-            self.ring();
-        }
+    /// Whether a driver that sleeps would sleep past this deadline of the machine.
+    pub(crate) fn sleeps_past(&self, at: Option<Instant>) -> bool {
+        at.is_some_and(|at| at.0 < self.next.load(Ordering::Acquire))
     }
 
     pub(crate) fn ring(&self) {

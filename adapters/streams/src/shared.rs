@@ -31,6 +31,15 @@ pub(crate) struct Shared {
     origin: Clock,
 }
 
+/// Closes what is shared when it is dropped: the last of those who use it has gone, or the driver.
+pub(crate) struct Closes(pub(crate) Arc<Shared>);
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// The machine and what it said.
 pub(crate) struct State {
     pub(crate) client: StreamClient,
@@ -145,6 +154,15 @@ impl Shared {
 
     /// Lets `act` use the machine, takes everything the machine then says, and tells those who wait.
     pub(crate) fn turn<T>(&self, act: impl FnOnce(&mut State, Now) -> T) -> T {
+        self.turn_then(act, |given, _, _| given)
+    }
+
+    /// A turn, and `then` with the machine's next deadline, before anybody else has one.
+    fn turn_then<G, T>(
+        &self,
+        act: impl FnOnce(&mut State, Now) -> G,
+        then: impl FnOnce(G, &mut Said, Option<Instant>) -> T,
+    ) -> T {
         let mut state = self.lock();
         let given = act(&mut state, self.now());
         let State { client, said } = &mut *state;
@@ -155,15 +173,16 @@ impl Shared {
                 Next::Sleep(deadline) => break deadline,
             }
         };
-        let (wakers, jobs) = (std::mem::take(&mut said.wakers), !said.jobs.is_empty());
+        let given = then(given, said, deadline);
+        let wakers = std::mem::take(&mut said.wakers);
+        let rings = !said.jobs.is_empty() || self.alarm.sleeps_past(deadline);
         drop(state);
         for waker in wakers {
             waker.wake();
         }
-        if jobs {
+        if rings {
             self.alarm.ring();
         }
-        self.alarm.deadline(deadline);
         given
     }
 
@@ -214,25 +233,19 @@ impl Shared {
         self.lock().said.jobs.pop_front()
     }
 
-    /// Tells the machine the time; its next deadline.
+    /// Tells the machine the time; its next deadline, until which the driver sleeps.
     pub(crate) fn tick(&self) -> Option<Instant> {
         use strandline_core::machine::Machine as _;
-        self.turn(|state, now| state.client.handle_timeout(now));
-        self.lock().client.pending().deadline
+        let sleeps = |(), _: &mut Said, deadline| {
+            self.alarm.sleeps_until(deadline);
+            deadline
+        };
+        self.turn_then(|state, now| state.client.handle_timeout(now), sleeps)
     }
 
+    /// Nothing is begun any more. Calls that nobody would see through end as unknown.
     pub(crate) fn close(&self) {
-        let (calls, wakers) = {
-            let mut state = self.lock();
-            let said = &mut state.said;
-            said.closed = true;
-            said.boxes.values_mut().for_each(Mailbox::close);
-            let wakers: Vec<Waker> =
-                said.boxes.values_mut().filter_map(|mailbox| mailbox.waker.take()).collect();
-            (std::mem::take(&mut said.calls), wakers)
-        };
-        drop(calls);
-        wakers.into_iter().for_each(Waker::wake);
+        self.turn(State::close);
         self.alarm.ring();
     }
 
@@ -245,57 +258,89 @@ impl Shared {
         self.ask(|client, now| client.handle_call(now, handle, verb)).await
     }
 
-    /// Lets `begin` begin a call, and sees it through.
+    /// Lets `begin` begin a call, and sees it through. Once closed, nothing is begun.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         begin: impl FnOnce(&mut StreamClient, Now) -> CallId,
     ) -> Result<Told, Failure> {
-        let (call, receiver) = self.turn(|state, now| {
+        let act = |state: &mut State, now: Now| {
+            if state.said.closed {
+                return None;
+            }
             let call = begin(&mut state.client, now);
             let (sender, receiver) = oneshot::channel();
-            if !state.said.closed {
-                state.said.calls.insert(call, sender);
-            }
-            (call, receiver)
-        });
-        if let Some((ticket, op, noted)) = self.own_job(call) {
-            let mut asking = Asking { shared: self, ticket: Some(ticket) };
-            let execution = executed(&*self.backend, op, noted).await;
-            asking.complete(execution);
+            state.said.calls.insert(call, sender);
+            Some((call, receiver))
+        };
+        let begun = self
+            .turn_then(act, |begun, said, _| begun.map(|(call, receiver)| (said.own_job(call), receiver)));
+        let Some((job, receiver)) = begun else { return Err(Failure::Closed) };
+        if let Some((ticket, op, noted)) = job {
+            let asking = Asking::new(self, ticket);
+            asking.complete(executed(&*self.backend, op, noted).await);
         }
-        receiver.await.unwrap_or(Err(Failure::Closed))
+        receiver.await.expect("a call is forgotten only with what it is told")
     }
+}
 
-    fn own_job(&self, call: CallId) -> Option<(Ticket<op::Execute>, StreamOp, bool)> {
-        let mut state = self.lock();
-        let jobs = &mut state.said.jobs;
+impl State {
+    fn close(&mut self, now: Now) {
+        use strandline_core::machine::Machine as _;
+        let said = &mut self.said;
+        said.closed = true;
+        for mailbox in said.boxes.values_mut() {
+            mailbox.close();
+            said.wakers.extend(mailbox.waker.take());
+        }
+        self.client.handle_shut(now);
+        // Only the driver would have taken these.
+        for job in std::mem::take(&mut said.jobs) {
+            if let Command::Execute { ticket, .. } = job {
+                self.client.handle_completion(now, ticket.complete(Ok(Execution::GivenUp)));
+            }
+        }
+    }
+}
+
+impl Said {
+    /// The first asking of a call, for its caller.
+    fn own_job(&mut self, call: CallId) -> Option<(Ticket<op::Execute>, StreamOp, bool)> {
         let mine =
             |job: &Command| matches!(job, Command::Execute { origin: Origin::Call(of), .. } if *of == call);
-        let at = jobs.iter().rposition(mine)?;
-        match jobs.remove(at)? {
+        let at = self.jobs.iter().rposition(mine)?;
+        match self.jobs.remove(at)? {
             Command::Execute { ticket, op, noted, .. } => Some((ticket, op, noted)),
             Command::Wait { .. } => None,
         }
     }
 }
 
-/// A call whose caller may go away before its answer comes: that leaves its outcome unknown.
-struct Asking<'a> {
-    shared: &'a Shared,
+/// An operation that is out. Whoever waits for its answer may go away before it comes: that leaves its
+/// outcome unknown.
+pub(crate) struct Asking {
+    shared: Arc<Shared>,
     ticket: Option<Ticket<op::Execute>>,
 }
 
-impl Asking<'_> {
-    fn complete(&mut self, execution: Execution) {
+impl Asking {
+    pub(crate) fn new(shared: &Arc<Shared>, ticket: Ticket<op::Execute>) -> Self {
+        Self { shared: shared.clone(), ticket: Some(ticket) }
+    }
+
+    pub(crate) fn complete(mut self, execution: Execution) {
+        self.end(execution);
+    }
+
+    fn end(&mut self, execution: Execution) {
         if let Some(ticket) = self.ticket.take() {
             self.shared.complete(ticket.complete(Ok(execution)));
         }
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Asking {
     fn drop(&mut self) {
-        self.complete(Execution::GivenUp);
+        self.end(Execution::GivenUp);
     }
 }
 

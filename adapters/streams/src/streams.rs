@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::driver::Driver;
 use crate::group::GroupBuilder;
 use crate::reader::ReaderBuilder;
-use crate::shared::Shared;
+use crate::shared::{Closes, Shared};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use strandline_core::stream::client::{Failover, Failure, HandleId, StreamCounters};
@@ -18,19 +18,10 @@ use strandline_core::stream::reply::{DeadLetter, Told};
 use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{Event, EventId, GroupName, Handle, Ids, Layout, OnceKey, StreamName, Verb};
 
-/// Ends the driver when the last of those who use it is dropped.
-pub(crate) struct Alive(pub(crate) Arc<Shared>);
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
 /// All streams of one backend. Cheap to clone.
 #[derive(Clone)]
 pub struct Streams {
-    pub(crate) alive: Arc<Alive>,
+    pub(crate) alive: Arc<Closes>,
 }
 
 impl Streams {
@@ -41,7 +32,7 @@ impl Streams {
     pub fn new(backend: impl Backend) -> Result<(Self, Driver), StreamError> {
         let shared = Shared::new(Arc::new(backend))?;
         let driver = Driver { shared: shared.clone() };
-        Ok((Self { alive: Arc::new(Alive(shared)) }, driver))
+        Ok((Self { alive: Arc::new(Closes(shared)) }, driver))
     }
 
     /// A stream by its name; settings follow, and [`StreamBuilder::handle`].
@@ -55,9 +46,10 @@ impl Streams {
         self.alive.0.turn(|state, _| state.client.counters().clone())
     }
 
-    /// Ends the driver. Calls that are under way and those that follow end with [`Failure::Closed`];
-    /// what they asked may have been done. So do readers and consumers, once they have handed out what they
-    /// were told. Consumers are to be closed before: this leaves what they hold to be claimed after their
+    /// Ends the driver. Calls that follow end with [`Failure::Closed`], and nothing of them is asked. One that
+    /// is under way ends with its answer if that still comes to its caller, otherwise as unknown; it is not
+    /// asked again. Readers and consumers end with [`Failure::Closed`] too, once they have handed out what
+    /// they were told. Consumers are to be closed before: this leaves what they hold to be claimed after their
     /// grace.
     pub fn close(&self) {
         self.alive.0.close();

@@ -293,9 +293,10 @@ pub enum ForeignFault {
     #[error("the keep-alives of the group are unreadable")]
     KeepAlive,
     /// A field that the books of a group are kept in is unreadable.
-    #[error("expected a list in the field {field} of the group's books, found something else")]
+    #[error("expected the books of a group, found something else as their {field}")]
     Books {
-        /// The field, before the name of the group: `missed`, `later` or `contract`.
+        /// The field, before the name of the group: `missed`, `later` or `contract`; or `name`, for a group
+        /// whose name is none here.
         field: String,
     },
     /// A key of the generation has a foreign type.

@@ -48,6 +48,10 @@ pub const GRACE_MS_DEFAULT: u64 = 20_000;
 /// How long a read waits for events when nothing else is said.
 pub const BLOCK_MS_DEFAULT: u64 = 5_000;
 
+/// Longest time that a stream is left out because its server gave no answer; while one is, no wait for
+/// news of the others is longer.
+pub const REST_MS_MAX: u64 = 5_000;
+
 /// Events that wait for a slow subscriber when nothing else is said.
 pub const BUFFER_EVENTS_DEFAULT: u32 = 1000;
 

@@ -17,7 +17,8 @@ pub enum Failure {
     /// No answer came: the step may have been done. Its [`Uncertain::repeatable`] says whether the same
     /// call may be made again.
     Uncertain(Box<Uncertain>),
-    /// The client was closed before anything was asked.
+    /// The client was closed before anything of the call was asked: it was not done. A reader or consumer
+    /// ended with its client; what it was doing may have been done.
     Closed,
 }
 

@@ -40,6 +40,7 @@ use super::error::CallerError;
 use super::failover::Vouched;
 use super::handle::Handle;
 use super::layout::Layout;
+use super::limits::REST_MS_MAX;
 use super::op::{Nonce, StreamOp, Verb};
 use super::reply::{Outcome, Uncertain};
 use super::settings::Taking;
@@ -95,6 +96,8 @@ pub struct StreamClient {
     repeats: BTreeMap<CallId, Call>,
     seats: BTreeMap<PartyId, Seat>,
     counters: StreamCounters,
+    /// Nothing is asked again.
+    shut: bool,
 }
 
 /// What a command was for.
@@ -149,6 +152,7 @@ impl StreamClient {
             repeats: BTreeMap::new(),
             seats: BTreeMap::new(),
             counters: StreamCounters::default(),
+            shut: false,
         }
     }
 
@@ -178,6 +182,18 @@ impl StreamClient {
             None => self.out.event(ClientEvent::Called { call, result: Err(Failure::Closed) }),
         }
         call
+    }
+
+    /// No call is asked again from now on, as its host ends. Those that wait to be end as unknown; one that
+    /// is out ends with its answer, or as unknown without one.
+    pub fn handle_shut(&mut self, now: Now) {
+        self.now = self.now.latest(now);
+        self.shut = true;
+        for (call, Call { op, .. }) in core::mem::take(&mut self.repeats) {
+            self.deadlines.disarm(Timer::Repeat(call));
+            let uncertain = Failure::Uncertain(Box::new(Uncertain::new(op)));
+            self.out.event(ClientEvent::Called { call, result: Err(uncertain) });
+        }
     }
 
     /// A reader of these streams. It attaches to each as it is, and never makes one; it hands out only
@@ -270,6 +286,9 @@ impl StreamClient {
                 }
                 Ok(Want::Wait { logs, wait_ms }) => {
                     seat.held = Held::Wait;
+                    // What is left out is looked for again by the pass behind the wait.
+                    let rests = self.deadlines.armed(Timer::Rouse(id));
+                    let wait_ms = if rests { wait_ms.min(REST_MS_MAX) } else { wait_ms };
                     let make = |ticket| Command::Wait { ticket, party: id, logs, wait_ms };
                     return self.out.command(Purpose::Wait(id), make);
                 }
@@ -315,7 +334,7 @@ impl StreamClient {
                 }
                 result.map(|reply| reply.told).map_err(Failure::Refused)
             }
-            Some(Outcome::Uncertain(_)) if repeat::call(&of.op, of.unanswered) => {
+            Some(Outcome::Uncertain(_)) if !self.shut && repeat::call(&of.op, of.unanswered) => {
                 of.unanswered += 1;
                 let wait_ms = repeat::wait_ms(&self.seed, call.0, of.unanswered);
                 self.deadlines.arm(Timer::Repeat(call), self.now.mono.after_ms(wait_ms));

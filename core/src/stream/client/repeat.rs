@@ -1,6 +1,7 @@
 //! When something is asked again after an unknown outcome, and how long is waited before.
 
 use crate::seed::Seed;
+use crate::stream::limits::REST_MS_MAX;
 use crate::stream::op::{Repeat, StreamOp, Verb};
 
 /// How often a call is asked again before its caller is told.
@@ -8,9 +9,6 @@ pub(super) const CALL_REPEATS_MAX: u32 = 3;
 
 /// The first wait, which doubles with every failure in a row.
 const WAIT_MS_MIN: u64 = 50;
-
-/// The longest wait.
-const WAIT_MS_MAX: u64 = 5_000;
 
 /// Whether a call is asked again. Its type says so; and an unbound handle must not ask twice to destroy,
 /// or it would end a generation that others made after the one it meant.
@@ -22,7 +20,7 @@ pub(super) fn call(op: &StreamOp, unanswered: u32) -> bool {
 /// How long to wait after so many failures in a row. Spread out, so that those who failed together do
 /// not come back together: between half and the whole of a time that doubles.
 pub(super) fn wait_ms(seed: &Seed, who: u64, failures: u32) -> u64 {
-    let doubled = WAIT_MS_MIN.saturating_mul(1 << failures.min(10)).min(WAIT_MS_MAX);
+    let doubled = WAIT_MS_MIN.saturating_mul(1 << failures.min(10)).min(REST_MS_MAX);
     let label = who.wrapping_mul(31).wrapping_add(u64::from(failures));
     doubled / 2 + seed.number("backoff", label) % (doubled / 2 + 1)
 }

@@ -123,7 +123,7 @@ impl StreamClient {
         let Some(consuming) = seat.consumer() else { return };
         match consuming.tended(op, result) {
             Ok(tended) => {
-                if let Some((stream, fence)) = tended.lease {
+                for (stream, fence) in tended.leases {
                     self.counters.leased(fence.is_some());
                     self.out.event(ClientEvent::Leased { party: id, stream, fence });
                 }

@@ -48,8 +48,9 @@ enum Chore {
 #[derive(Debug, Default)]
 pub(super) struct Tended {
     pub(super) items: Vec<Item>,
-    /// The lease of a stream was taken under this number, or lost.
-    pub(super) lease: Option<(StreamName, Option<u64>)>,
+    /// The lease of a stream was taken under this number, or lost: in this order, where it lapsed before it
+    /// was taken again.
+    pub(super) leases: Vec<(StreamName, Option<u64>)>,
     /// What a chore was refused with that does not end the consumer.
     pub(super) trouble: Option<StreamError>,
 }
@@ -209,8 +210,13 @@ impl Tending {
                     Chore::Sweep { fence }
                 };
                 self.chores.push_front((stream.clone(), next));
-                let is_new = self.leases.insert(stream.clone(), fence) != Some(fence);
-                Tended { lease: is_new.then_some((stream, Some(fence))), ..Tended::default() }
+                let held = self.leases.insert(stream.clone(), fence);
+                let leases = match held {
+                    Some(held) if held == fence => Vec::new(),
+                    Some(_) => alloc::vec![(stream.clone(), None), (stream, Some(fence))],
+                    None => alloc::vec![(stream, Some(fence))],
+                };
+                Tended { leases, ..Tended::default() }
             }
             (Chore::Lease, Told::Leased { acquired: false, .. }) => self.lost(stream),
             (Chore::Claim { fence, .. }, Told::Claimed { next, entries, vanished, counts, missed }) => {
@@ -227,8 +233,8 @@ impl Tending {
     }
 
     fn lost(&mut self, stream: StreamName) -> Tended {
-        let had = self.leases.remove(&stream).is_some();
-        Tended { lease: had.then_some((stream, None)), ..Tended::default() }
+        let held = self.leases.remove(&stream);
+        Tended { leases: held.map(|_| (stream, None)).into_iter().collect(), ..Tended::default() }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of one reply")]

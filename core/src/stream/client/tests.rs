@@ -26,6 +26,8 @@ pub(super) struct World {
     pub(super) lose: u32,
     pub(super) asked: Vec<Verb>,
     waits: Vec<crate::ticket::Ticket<op::Wait>>,
+    /// How long the last wait for news may be.
+    wait_ms: u64,
     pub(super) events: Vec<ClientEvent>,
     /// Has room for more whenever it was handed something.
     eager: bool,
@@ -47,6 +49,7 @@ impl World {
             lose: 0,
             asked,
             waits,
+            wait_ms: 0,
             events,
             eager: false,
             gone: Vec::new(),
@@ -74,7 +77,10 @@ impl World {
     pub(super) fn run(&mut self) {
         while let Some(command) = self.client.poll_command() {
             match command {
-                Command::Wait { ticket, .. } => self.waits.push(ticket),
+                Command::Wait { ticket, wait_ms, .. } => {
+                    self.wait_ms = wait_ms;
+                    self.waits.push(ticket);
+                }
                 Command::Execute { ticket, op, noted, .. } => {
                     self.asked.push(op.verb.clone());
                     let at = self.server_time();
@@ -250,6 +256,23 @@ fn a_given_up_call_is_not_asked_again() {
 }
 
 #[test]
+fn a_client_that_is_shut_asks_nothing_again() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    world.lose = 2;
+    let unknown = |result: Option<Result<Told, Failure>>| matches!(result, Some(Err(Failure::Uncertain(_))));
+    let waiting = world.client.handle_call(world.now(), handle, Verb::Open);
+    world.run();
+    let out = world.client.handle_call(world.now(), handle, Verb::Open);
+    world.client.handle_shut(world.now());
+    world.run();
+    assert!(unknown(world.result(waiting)), "it was asked once, and waited to be asked again");
+    assert!(unknown(world.result(out)), "its answer was lost after that");
+    world.pass_ms(10_000);
+    assert_eq!(world.asked, [Verb::Open, Verb::Open]);
+}
+
+#[test]
 fn a_consumer_hands_out_only_what_is_wanted_and_settles_what_it_is_told() {
     let mut world = World::new();
     let handle = world.handle(10);
@@ -311,6 +334,22 @@ fn a_stream_whose_server_is_gone_holds_up_no_other() {
     world.pass_ms(6_000);
     let came = [world.ids(consumer), world.ids(reader)];
     assert!(came.iter().all(|ids| ids.contains(&(id, 1))), "and it comes back: {came:?}");
+}
+
+#[test]
+fn no_wait_outlasts_the_rest_of_a_stream_that_is_left_out() {
+    let mut world = World::new();
+    let handles = [world.handle_of("s", 10), world.handle_of("t", 10)];
+    handles.map(|handle| world.add(handle));
+    let taking = TakeSettings::new().block(Duration::from_secs(3600)).taking().unwrap();
+    let reader = world.client.handle_reader(world.now(), &handles, taking);
+    world.run();
+    world.gone = alloc::vec![name()];
+    world.want(reader);
+    assert_eq!(world.wait_ms, REST_MS_MAX);
+    world.gone.clear();
+    world.pass_ms(REST_MS_MAX);
+    assert_eq!(world.wait_ms, 3_600_000, "it is back");
 }
 
 #[test]

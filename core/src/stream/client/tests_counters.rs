@@ -92,6 +92,23 @@ fn leases_that_were_taken_and_lost_are_counted() {
 }
 
 #[test]
+fn a_lease_that_lapsed_and_is_taken_again_was_lost() {
+    let mut world = World::new();
+    let handle = world.handle(10);
+    world.consumer(handle, "a");
+    // The owner stands still meanwhile, and nobody else wants it.
+    world.now_ms += 60_000;
+    world.pass_ms(1000);
+    let counters = world.client.counters();
+    assert_eq!((counters.leases_taken, counters.leases_lost), (2, 1));
+    let leased = world.events.iter().filter_map(|event| {
+        let ClientEvent::Leased { fence, .. } = event else { return None };
+        Some(*fence)
+    });
+    assert_eq!(leased.collect::<Vec<_>>(), [Some(1), None, Some(2)]);
+}
+
+#[test]
 fn askings_without_an_answer_are_counted() {
     let mut world = World::new();
     let handle = world.handle(10);
