@@ -340,7 +340,9 @@ fn a_stream_whose_server_is_gone_holds_up_no_other() {
 fn no_wait_outlasts_the_rest_of_a_stream_that_is_left_out() {
     let mut world = World::new();
     let handles = [world.handle_of("s", 10), world.handle_of("t", 10)];
-    handles.map(|handle| world.add(handle));
+    for handle in handles {
+        world.add(handle);
+    }
     let taking = TakeSettings::new().block(Duration::from_secs(3600)).taking().unwrap();
     let reader = world.client.handle_reader(world.now(), &handles, taking);
     world.run();
