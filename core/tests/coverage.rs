@@ -31,7 +31,6 @@ fn message(position: u64) -> Message {
 struct Bench {
     hub: Hub,
     channel: SubscriptionId,
-    state: Incarnation,
     minted: u64,
     history: Vec<Message>,
 }
@@ -47,7 +46,7 @@ impl Bench {
         let mut hub = Hub::new(config, Run(1), Seed::new([1; 32]), now(0));
         hub.handle_watch(now(0), &topic()).unwrap();
         let Some(Command::Subscribe { id, .. }) = hub.poll_command() else { panic!("a subscription") };
-        let mut bench = Self { hub, channel: id, state: SPACE, minted: 0, history };
+        let mut bench = Self { hub, channel: id, minted: 0, history };
         bench.input(Upstream::Confirmed);
         bench
     }
@@ -67,7 +66,7 @@ impl Bench {
             match command {
                 Command::Position { ticket, .. } => {
                     let minted = Position::sequence(self.minted);
-                    let standing = Standing::At { incarnation: self.state, minted, before: None };
+                    let standing = Standing::At { incarnation: SPACE, minted };
                     self.hub.handle_completion(now(1), ticket.complete(Ok(standing)));
                 }
                 Command::History { ticket, after, .. } => {
@@ -106,7 +105,7 @@ fn a_hole_at_the_end_of_what_is_held_is_told_to_who_asks_for_all() {
     let mut bench = Bench::new(Vec::new());
     bench.deliver(1);
     bench.deliver(2);
-    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(4), before: None });
+    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(4) });
     let all = bench.subscribe(From::Earliest);
     assert_eq!(bench.told(all), [('o', 0), ('e', 1), ('e', 2), ('s', 4)]);
     bench.deliver(5);
@@ -136,7 +135,7 @@ fn a_lost_connection_drops_what_is_held() {
 fn a_shared_history_fills_what_the_buffer_lacks_or_the_resume_is_refused() {
     let mut bench = Bench::new((1..=3).map(message).collect());
     bench.minted = 3;
-    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(3), before: None });
+    bench.input(Upstream::Position { incarnation: SPACE, minted: Position::sequence(3) });
     bench.deliver(4);
     let resumed = bench.subscribe(From::After(Claim::Cursor(mark(1))));
     assert_eq!(bench.told(resumed), [('o', 4), ('e', 2), ('e', 3), ('e', 4)]);
@@ -219,30 +218,6 @@ fn what_was_seen_is_told_after_a_lost_connection_too() {
     assert!(published.is_ok(), "{published:?}");
     let Some(Command::Publish { seen, .. }) = bench.hub.poll_command() else { panic!("a publish") };
     assert_eq!(seen, Some(mark(2)));
-}
-
-#[test]
-fn a_cursor_resumes_in_the_space_that_goes_on_from_its_own() {
-    let before = mark(2);
-    let carried =
-        |position| Mark { incarnation: Incarnation { counter: 2, nonce: [4; 8] }, ..mark(position) };
-    let mut bench = Bench::new([1, 2].map(message).to_vec());
-    let at = |position| Upstream::Position {
-        incarnation: carried(0).incarnation,
-        minted: Position::sequence(position),
-        before: Some(before),
-    };
-    bench.state = carried(0).incarnation;
-    bench.minted = 2;
-    bench.input(at(2));
-    bench.minted = 3;
-    bench.input(Upstream::Message(Message { mark: carried(3), ..message(3) }));
-    let kept = bench.subscribe(From::After(Claim::Cursor(mark(2))));
-    assert_eq!(bench.told(kept), [('o', 3), ('e', 3)]);
-    let out_of_the_history = bench.subscribe(From::After(Claim::Cursor(mark(1))));
-    assert_eq!(bench.told(out_of_the_history), [('o', 3), ('e', 2), ('e', 3)]);
-    let lost = bench.subscribe(From::After(Claim::Cursor(mark(3))));
-    assert_eq!(bench.told(lost), [('s', 3)], "that number was given out again");
 }
 
 #[test]

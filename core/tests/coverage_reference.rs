@@ -107,8 +107,7 @@ impl Server {
                 }
                 Command::Position { ticket, topic, .. } => {
                     let minted = self.minted.get(topic.as_str()).copied().unwrap_or(0);
-                    let at =
-                        Standing::At { incarnation: SPACE, minted: Position::sequence(minted), before: None };
+                    let at = Standing::At { incarnation: SPACE, minted: Position::sequence(minted) };
                     self.hub.handle_completion(now, ticket.complete(Ok(at)));
                 }
                 Command::Publish { ticket, topic, .. } if self.reachable => {

@@ -199,11 +199,7 @@ pub(crate) fn standing(value: &Value) -> Result<Standing, StorageFault> {
         ["unreadable"] => Ok(Standing::Unreadable),
         ["at", incarnation, sequence] => {
             let mark = mark(incarnation, sequence)?;
-            Ok(Standing::At { incarnation: mark.incarnation, minted: mark.position, before: None })
-        }
-        ["at", incarnation, sequence, before, carried] => {
-            let (mark, before) = (mark(incarnation, sequence)?, mark(before, carried)?);
-            Ok(Standing::At { incarnation: mark.incarnation, minted: mark.position, before: Some(before) })
+            Ok(Standing::At { incarnation: mark.incarnation, minted: mark.position })
         }
         ref other => Err(strange(format!("expected a position, found {other:?}"))),
     }

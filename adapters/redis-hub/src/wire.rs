@@ -1,7 +1,6 @@
 //! What the scripts put on a channel.
 //!
-//! `p <incarnation> <sequence>` is a position, and with `<incarnation> <sequence>` behind it one that goes on
-//! from there; `e <incarnation> <sequence> <ms> <length of the kind> ` is
+//! `p <incarnation> <sequence>` is a position; `e <incarnation> <sequence> <ms> <length of the kind> ` is
 //! followed by the kind and the payload, whatever their bytes.
 
 use strandline_core::coverage::{Mark, Message, Position, Upstream};
@@ -48,19 +47,9 @@ fn read(bytes: &[u8]) -> Option<Upstream> {
     let mut rest = bytes;
     match word(&mut rest)? {
         "p" => {
-            let words: Vec<&str> = std::str::from_utf8(rest).ok()?.split(' ').collect();
-            let mark = |incarnation, sequence| {
-                let incarnation = Incarnation::parse(incarnation)?;
-                Some(Mark { incarnation, position: Position::sequence(number(sequence)?) })
-            };
-            let (at, before) = match words[..] {
-                [incarnation, sequence] => (mark(incarnation, sequence)?, None),
-                [incarnation, sequence, before, carried] => {
-                    (mark(incarnation, sequence)?, Some(mark(before, carried)?))
-                }
-                _ => return None,
-            };
-            Some(Upstream::Position { incarnation: at.incarnation, minted: at.position, before })
+            let incarnation = Incarnation::parse(word(&mut rest)?)?;
+            let minted = Position::sequence(number(std::str::from_utf8(rest).ok()?)?);
+            Some(Upstream::Position { incarnation, minted })
         }
         "e" => {
             let incarnation = Incarnation::parse(word(&mut rest)?)?;
@@ -105,15 +94,6 @@ mod tests {
     }
 
     #[test]
-    fn a_position_that_goes_on_from_another() {
-        let text = format!("p {INCARNATION} 7 00000002aabbccddeeff0011 5");
-        let Ok(Upstream::Position { before: Some(before), .. }) = decode(text.as_bytes()) else {
-            panic!("a position with what was before")
-        };
-        assert_eq!((before.incarnation.counter, before.position), (2, Position::sequence(5)));
-    }
-
-    #[test]
     fn an_event_of_any_bytes() {
         let mut bytes = format!("e {INCARNATION} 7 12 4 kind").into_bytes();
         bytes.extend_from_slice(b"\xff \n");
@@ -123,15 +103,9 @@ mod tests {
 
     #[test]
     fn everything_else_is_malformed() {
-        for text in [
-            "",
-            "p",
-            "p x 7",
-            "p 00000001aabbccddeeff0011 7 00000001aabbccddeeff0011",
-            "p 00000001aabbccddeeff0011 -7",
-            "p 00000001aabbccddeeff0011 07",
-            "q a b",
-        ] {
+        for text in
+            ["", "p", "p x 7", "p 00000001aabbccddeeff0011 -7", "p 00000001aabbccddeeff0011 07", "q a b"]
+        {
             assert!(decode(text.as_bytes()).is_err(), "{text}");
         }
         let event = |rest: &str| format!("e {INCARNATION} {rest}");

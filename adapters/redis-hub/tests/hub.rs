@@ -16,7 +16,7 @@ use strandline_redis_hub::{HubNames, RedisBackend, RedisOptions};
 use support::Server;
 
 /// Long enough on any machine; nothing is asserted about time.
-const GIVE_UP: Duration = Duration::from_secs(30);
+const GIVE_UP: Duration = Duration::from_secs(120);
 
 fn topic() -> TopicName {
     TopicName::parse("orders").unwrap()
@@ -27,9 +27,11 @@ fn instance(server: &Server, number: u8) -> HubHandle {
 }
 
 fn instance_with(server: &Server, number: u8, history: bool) -> HubHandle {
-    let options = RedisOptions::new(HubNames::new("test").unwrap());
+    let options = RedisOptions { answer_ms: 20_000, ..RedisOptions::new(HubNames::new("test").unwrap()) };
     let backend = RedisBackend::new(&server.url(), &options).unwrap();
-    let times = HubTimes { heartbeat_ms: 500, resubscribe_ms: 50, settle_ms: 1_000, ..HubTimes::default() };
+    // A machine that stalls ends no coverage: what is told here is seen on the connection.
+    let times =
+        HubTimes { heartbeat_ms: 5_000, resubscribe_ms: 50, settle_ms: 20_000, ..HubTimes::default() };
     let config = HubConfig { times, history, ..HubConfig::broker() };
     let (hub, driver) = HubHandle::new(config, HandleOptions::default(), backend, Run(1), [number; 32]);
     tokio::spawn(driver.run(tokio::time::sleep));
@@ -191,8 +193,7 @@ async fn what_a_server_came_back_without_is_never_taken_for_what_comes_now() {
     for text in ["two of now", "three of now"] {
         assert!(matches!(publish(&b, text, None).await, Outcome::Accepted(_)));
     }
-    assert_eq!(refused(&b, &lost).await, Reason::OtherIncarnation);
-    let mut stream = opened(&b, Start::after(&kept)).await;
-    let events = (event(&mut stream).await, event(&mut stream).await);
-    assert_eq!(events, ("two of now".into(), "three of now".into()), "what was carried over is known");
+    for id in [&lost, &kept] {
+        assert_eq!(refused(&b, id).await, Reason::OtherIncarnation, "what was lost after it, nobody knows");
+    }
 }

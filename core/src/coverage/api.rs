@@ -409,8 +409,6 @@ pub enum Upstream {
         incarnation: Incarnation,
         /// The last position given out.
         minted: Position,
-        /// See [`super::Coverage::before`].
-        before: Option<Mark>,
     },
     /// A message that cannot be decoded.
     Undecodable,
@@ -442,8 +440,6 @@ pub enum Standing {
         incarnation: Incarnation,
         /// The last position given out; zero if none was.
         minted: Position,
-        /// See [`super::Coverage::before`].
-        before: Option<Mark>,
     },
     /// The key holds something that is not ours; nothing was changed.
     Unreadable,

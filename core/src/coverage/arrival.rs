@@ -72,13 +72,7 @@ mod tests {
 
     fn meaning(sequencing: Sequencing, position: u64, held: Held) -> Arrival {
         let at = Position::sequence;
-        let coverage = Coverage {
-            incarnation: OURS,
-            known_from: at(5),
-            head: at(9),
-            evicted_through: at(0),
-            before: None,
-        };
+        let coverage = Coverage { incarnation: OURS, known_from: at(5), head: at(9), evicted_through: at(0) };
         classify(Some(&coverage), sequencing, Mark { incarnation: OURS, position: at(position) }, held)
     }
 
@@ -128,7 +122,6 @@ mod tests {
             known_from: Position::sequence(1),
             head: Position::sequence(9),
             evicted_through: Position::ZERO,
-            before: None,
         };
         for counter in [0, 1, 2] {
             let incarnation = Incarnation { counter, nonce: [7; 8] };

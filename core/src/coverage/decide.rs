@@ -118,19 +118,6 @@ pub struct Coverage {
     pub head: Position,
     /// The highest position pushed out of the buffer; zero if none was.
     pub evicted_through: Position,
-    /// Which space this one goes on from, and up to where: positions up to there mean the same in both.
-    /// What that space gave out above them was lost.
-    pub before: Option<Mark>,
-}
-
-impl Coverage {
-    /// What a mark is in this ID space; `None` if it is of another one, or above what was carried over.
-    #[must_use]
-    pub fn place(&self, mark: Mark) -> Option<Position> {
-        let carried =
-            self.before.is_some_and(|b| b.incarnation == mark.incarnation && mark.position <= b.position);
-        (mark.incarnation == self.incarnation || carried).then_some(mark.position)
-    }
 }
 
 /// The answer to one cursor.
@@ -143,7 +130,7 @@ pub type CoverageVerdict = Verdict<Position, (), Reason, Infallible>;
 /// use strandline_core::id::Incarnation;
 /// let incarnation = Incarnation { counter: 1, nonce: [7; 8] };
 /// let at = Position::sequence;
-/// let held = Coverage { incarnation, known_from: at(5), head: at(9), evicted_through: at(0), before: None };
+/// let held = Coverage { incarnation, known_from: at(5), head: at(9), evicted_through: at(0) };
 /// let cursor = |position| Some(Claim::Cursor(Mark { incarnation, position: at(position) }));
 /// assert!(decide(Some(&held), cursor(4).unwrap()).is_complete());
 /// assert!(!decide(Some(&held), cursor(3).unwrap()).is_complete());
@@ -158,11 +145,10 @@ pub fn decide(coverage: Option<&Coverage>, claim: Claim) -> CoverageVerdict {
     };
     let cursor = match claim {
         Claim::Unreadable => return unknown(Reason::Unreadable),
-        Claim::Cursor(mark) => match held.place(mark) {
-            Some(position) => position,
-            None => return unknown(Reason::OtherIncarnation),
-        },
-        Claim::Legacy(position) => position,
+        Claim::Cursor(mark) if mark.incarnation != held.incarnation => {
+            return unknown(Reason::OtherIncarnation);
+        }
+        Claim::Cursor(Mark { position, .. }) | Claim::Legacy(position) => position,
     };
     let gap = |to, reason| Verdict::Gap { from: cursor, to, reason };
     match Place::of(held, cursor) {
@@ -213,7 +199,6 @@ mod tests {
             known_from: at(known_from),
             head: at(head),
             evicted_through: at(evicted_through),
-            before: None,
         }
     }
 
@@ -244,22 +229,6 @@ mod tests {
             let claim = Claim::Cursor(Mark { incarnation, position: at(9) });
             assert_eq!(decide(Some(&held(1, 9, 0)), claim), unknown(Reason::OtherIncarnation));
         }
-    }
-
-    #[test]
-    fn a_cursor_of_the_space_before_counts_up_to_where_that_was_carried_over() {
-        let before = Mark { incarnation: Incarnation { counter: 2, nonce: [1; 8] }, position: at(6) };
-        let coverage = Coverage { before: Some(before), ..held(5, 9, 0) };
-        let judged =
-            |position| decide(Some(&coverage), Claim::Cursor(Mark { position: at(position), ..before }));
-        assert_eq!(judged(6), Verdict::Complete { through: at(9), verified: () });
-        assert_eq!(
-            judged(7),
-            unknown(Reason::OtherIncarnation),
-            "lost, though the number was given out again"
-        );
-        let gap = Verdict::Gap { from: at(3), to: at(4), reason: Reason::StartsAfterCursor };
-        assert_eq!(judged(3), gap);
     }
 
     #[test]

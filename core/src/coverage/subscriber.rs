@@ -215,7 +215,7 @@ impl Subscriber {
             self.queue.drain(earlier..hit);
         }
         self.recount();
-        earlier.is_none()
+        earlier.is_none() && later.is_none()
     }
 
     /// The next item.
@@ -366,6 +366,17 @@ mod tests {
         bench.publish(3, 2);
         bench.subscriber.overtaken(at(4), |position| Mark { position, ..entry(1, b"").mark });
         assert_eq!(bench.told(), [('e', 1), ('o', 0), ('s', 4)]);
+    }
+
+    #[test]
+    fn what_a_later_notice_covers_is_not_one_more() {
+        let mut bench = Bench::live();
+        bench.publish(5, 3);
+        let mark = |position| Mark { position, ..entry(1, b"").mark };
+        bench.subscriber.stale(Reason::Missed, true);
+        assert!(bench.subscriber.sync(mark(at(9))));
+        assert!(!bench.subscriber.overtaken(at(4), mark));
+        assert_eq!(bench.told(), [('e', 1), ('e', 2), ('e', 3), ('s', 9)]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) fn seam(coverage: &Coverage) -> Position {
     coverage.known_from.before().max(coverage.evicted_through)
 }
 
-/// Takes from `history` what lies between a client at `after` and the buffer, in the ID space of now. Refused, with the history's
+/// Takes from `history` what lies between a client at `after` and the buffer. Refused, with the history's
 /// reason if it has one, unless everything up to the seam is there: a part of what is missing is no
 /// answer.
 pub(super) fn splice(
@@ -18,25 +18,16 @@ pub(super) fn splice(
     history: History,
     coverage: &Coverage,
 ) -> Result<Vec<Message>, Option<Reason>> {
-    let Some(position) = coverage.place(after) else { return Err(None) };
-    let after = Mark { incarnation: coverage.incarnation, position };
+    if after.incarnation != coverage.incarnation {
+        return Err(None);
+    }
     let seam = seam(coverage);
     match history {
         History::Refused(reason) => Err(Some(reason)),
-        History::Run(events) => run(after, renewed(events, coverage), seam).ok_or(None),
+        History::Run(events) => run(after, events, seam).ok_or(None),
         History::Through { events, through } if through >= seam => all(after, events, seam).ok_or(None),
         History::Through { .. } => Err(None),
     }
-}
-
-/// What was carried over from the space before has its place in the one of now.
-fn renewed(mut events: Vec<Message>, coverage: &Coverage) -> Vec<Message> {
-    for message in &mut events {
-        if let Some(position) = coverage.place(message.mark) {
-            message.mark = Mark { incarnation: coverage.incarnation, position };
-        }
-    }
-    events
 }
 
 /// Every single position up to the seam.
@@ -98,7 +89,6 @@ mod tests {
             known_from: Position::sequence(3),
             head: Position::sequence(9),
             evicted_through: Position::sequence(5),
-            before: None,
         }
     }
 
@@ -129,26 +119,6 @@ mod tests {
     fn another_space_is_not_joined() {
         let other = Mark { incarnation: Incarnation { counter: 2, ..OURS }, ..mark(2) };
         assert_eq!(splice(other, History::Run(messages(&[3, 4, 5])), &coverage()), Err(None));
-    }
-
-    #[test]
-    fn what_was_carried_over_from_the_space_before_is_joined_and_what_was_lost_is_not() {
-        let older = Incarnation { counter: 0, ..OURS };
-        let of = |incarnation, position| Mark { incarnation, ..mark(position) };
-        let events = |carried: u64| {
-            let mut events = messages(&[3, 4, 5]);
-            for event in &mut events {
-                if event.mark <= mark(carried) {
-                    event.mark.incarnation = older;
-                }
-            }
-            History::Run(events)
-        };
-        let coverage = Coverage { before: Some(of(older, 4)), ..coverage() };
-        let joined = splice(of(older, 2), events(4), &coverage).expect("carried over");
-        assert_eq!(joined, messages(&[3, 4, 5]), "all of it is of the space of now");
-        assert_eq!(splice(of(older, 2), events(5), &coverage), Err(None), "an event that was lost");
-        assert_eq!(splice(of(older, 5), events(4), &coverage), Err(None), "a cursor that was lost");
     }
 
     #[test]

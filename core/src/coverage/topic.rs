@@ -27,8 +27,6 @@ pub(super) struct Topic {
     pub(super) coverage: Option<Coverage>,
     /// The head of the last coverage that ended: the server may come back with less.
     seen: Option<Mark>,
-    /// An ID space, and the one that it goes on from.
-    origin: Option<(Incarnation, Mark)>,
     pub(super) buffer: Buffer,
     pub(super) subscribers: BTreeMap<SubscriberId, Subscriber>,
     pub(super) tokens: Tokens,
@@ -50,7 +48,6 @@ impl Topic {
             name,
             coverage: None,
             seen: None,
-            origin: None,
             buffer: Buffer::new(),
             subscribers: BTreeMap::new(),
             tokens: Tokens::new(),
@@ -64,10 +61,7 @@ impl Topic {
 
     /// What is vouched for, with what eviction has taken from it.
     pub(super) fn evidence(&self) -> Option<Coverage> {
-        self.coverage.map(|c| {
-            let before = self.origin.filter(|(space, _)| *space == c.incarnation).map(|(_, before)| before);
-            Coverage { evicted_through: self.buffer.evicted_through(), before, ..c }
-        })
+        self.coverage.map(|c| Coverage { evicted_through: self.buffer.evicted_through(), ..c })
     }
 
     pub(super) fn head(&self) -> Option<Mark> {
@@ -77,13 +71,6 @@ impl Topic {
     /// The highest position that was ever seen here of the last ID space: a state below it was put back.
     pub(super) fn seen(&self) -> Option<Mark> {
         self.head().or(self.seen)
-    }
-
-    /// The shared state says which ID space `space` goes on from, if it goes on from one.
-    pub(super) fn learn_origin(&mut self, space: Incarnation, before: Option<Mark>) {
-        if let Some(before) = before {
-            self.origin = Some((space, before));
-        }
     }
 
     /// Everything up to `fed` was handed in, so the head is there at least.
@@ -105,7 +92,6 @@ impl Topic {
             known_from: at.position.next(),
             head: at.position,
             evicted_through: Position::ZERO,
-            before: None,
         });
         self.vouched = false;
         self.breaks = self.buffer.len() > 0;

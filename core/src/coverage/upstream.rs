@@ -156,9 +156,8 @@ impl Topic {
                 self.end(shared, LostReason::Undecodable);
                 self.run_position(shared);
             }
-            Upstream::Position { incarnation, minted, before } => {
+            Upstream::Position { incarnation, minted } => {
                 self.heard(shared);
-                self.learn_origin(incarnation, before);
                 match sequencing(shared) {
                     Sequencing::Contiguous => self.on_channel_position(shared, incarnation, minted),
                     Sequencing::Sparse => {}
@@ -272,8 +271,7 @@ impl Topic {
                 let unless = self.coverage.is_none().then_some(Reason::StateUnreadable);
                 self.judge_waiting(shared, unless);
             }
-            Ok(Standing::At { incarnation, minted, before }) => {
-                self.learn_origin(incarnation, before);
+            Ok(Standing::At { incarnation, minted }) => {
                 self.on_standing(shared, seen, Mark { incarnation, position: minted });
             }
         }

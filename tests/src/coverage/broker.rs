@@ -79,10 +79,6 @@ pub trait Server {
     fn forget(&mut self, _topic: &str, _only: Option<usize>) {}
     /// Another server takes its place, which lacks the last publishes: so many, over all topics.
     fn fail_over(&mut self, _lost: usize) {}
-    /// Which ID spaces go on from which, and up to where, by topic.
-    fn carried(&self) -> Vec<(String, Incarnation, Mark)> {
-        Vec::new()
-    }
 }
 
 /// The scripts, as they are meant.
@@ -96,8 +92,6 @@ pub struct ModelServer {
     /// How often another server took the place of this one, and at which of them each state was written.
     lineage: u64,
     written: BTreeMap<String, u64>,
-    /// What the state of a topic goes on from.
-    origins: BTreeMap<String, Mark>,
     /// Every publish, in order, by topic and token.
     publishes: Vec<(String, String, Mark)>,
 }
@@ -106,28 +100,24 @@ pub struct ModelServer {
 pub(super) const HISTORY_EVENTS_MAX: usize = 12;
 
 impl ModelServer {
-    /// What both scripts do first: a missing state, one of a spent space, or one behind what was seen
-    /// becomes the next incarnation.
+    /// What both scripts do first: a missing state, one that another server wrote, or one behind what was
+    /// seen becomes the next incarnation.
     fn standing(&mut self, asked: Asked<'_>) -> Option<(Incarnation, u64)> {
         let behind = |incarnation, minted| {
-            asked
-                .seen
-                .is_some_and(|s| s.incarnation == incarnation && s.position > Position::sequence(minted))
+            asked.seen.is_some_and(|seen| {
+                let lacks = seen.incarnation == incarnation && seen.position > Position::sequence(minted);
+                lacks || seen.incarnation.counter > incarnation.counter
+            })
         };
-        let topic = asked.topic.to_owned();
-        let written = self.written.insert(topic.clone(), self.lineage);
+        let ours = self.written.insert(asked.topic.to_owned(), self.lineage) == Some(self.lineage);
         let (incarnation, minted) = match self.state(asked.topic) {
             State::Rubbish => return None,
-            State::At { incarnation, minted } if written != Some(self.lineage) => {
-                self.spaces += 1;
-                self.origins.insert(topic, Mark { incarnation, position: Position::sequence(minted) });
-                (Incarnation { counter: self.spaces, nonce: asked.nonce }, minted)
+            State::At { incarnation, minted } if ours && !behind(incarnation, minted) => {
+                (incarnation, minted)
             }
-            State::At { incarnation, minted } if !behind(incarnation, minted) => (incarnation, minted),
             State::At { .. } | State::Absent => {
                 self.spaces += 1;
                 self.histories.remove(asked.topic);
-                self.origins.remove(asked.topic);
                 (Incarnation { counter: self.spaces, nonce: asked.nonce }, 0)
             }
         };
@@ -173,9 +163,8 @@ impl Server for ModelServer {
     fn position(&mut self, asked: Asked<'_>) -> Result<Standing, StorageFault> {
         let Some((incarnation, minted)) = self.standing(asked) else { return Ok(Standing::Unreadable) };
         let minted = Position::sequence(minted);
-        let before = self.origins.get(asked.topic).copied();
-        self.sent.push((asked.topic.into(), Upstream::Position { incarnation, minted, before }));
-        Ok(Standing::At { incarnation, minted, before })
+        self.sent.push((asked.topic.into(), Upstream::Position { incarnation, minted }));
+        Ok(Standing::At { incarnation, minted })
     }
 
     fn sent(&mut self) -> Vec<(String, Upstream)> {
@@ -211,14 +200,6 @@ impl Server for ModelServer {
                 }
             }
         }
-    }
-
-    fn carried(&self) -> Vec<(String, Incarnation, Mark)> {
-        let carried = |(topic, before): (&String, &Mark)| match self.states.get(topic) {
-            Some(State::At { incarnation, .. }) => Some((topic.clone(), *incarnation, *before)),
-            Some(State::Absent | State::Rubbish) | None => None,
-        };
-        self.origins.iter().filter_map(carried).collect()
     }
 }
 
@@ -310,8 +291,8 @@ impl Broker {
         self.reached()?;
         if let Some((incarnation, minted)) = self.counter {
             let minted = Position::sequence(minted);
-            self.send(asked.topic, &Upstream::Position { incarnation, minted, before: None });
-            return Ok(Standing::At { incarnation, minted, before: None });
+            self.send(asked.topic, &Upstream::Position { incarnation, minted });
+            return Ok(Standing::At { incarnation, minted });
         }
         let standing = self.server.position(asked);
         self.pass_on();
@@ -335,12 +316,6 @@ impl Broker {
     /// Another server takes the place of this one, which lacks the last publishes.
     pub fn fail_over(&mut self, lost: usize) {
         self.server.fail_over(lost);
-    }
-
-    /// Which ID spaces go on from which, and up to where.
-    #[must_use]
-    pub fn carried(&self) -> Vec<(String, Incarnation, Mark)> {
-        self.server.carried()
     }
 
     fn pass_on(&mut self) {

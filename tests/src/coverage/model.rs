@@ -186,9 +186,6 @@ impl Model {
 
     /// Takes what the server sent, and decides when it arrives: in order on each channel.
     fn sail(&mut self) {
-        for (topic, space, before) in self.broker.carried() {
-            self.truth.carried(&topic, space, before);
-        }
         let keys: Vec<ChannelKey> = self.broker.channels.keys().copied().collect();
         for key in keys {
             while let Some(input) = self.broker.channels.get_mut(&key).and_then(|c| c.queue.pop_front()) {

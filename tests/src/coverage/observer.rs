@@ -8,8 +8,6 @@ use strandline_core::id::Incarnation;
 #[derive(Debug, Default)]
 pub struct Truth {
     spaces: BTreeMap<(String, Incarnation), BTreeMap<Position, u64>>,
-    /// Which space goes on from which, and up to where.
-    origins: BTreeMap<(String, Incarnation), Mark>,
     /// Every event in order: when, of which topic, where.
     pub log: Vec<(u64, String, Mark)>,
 }
@@ -24,24 +22,6 @@ impl Truth {
         let before = space.insert(mark.position, number);
         assert!(before.is_none(), "two events at {mark:?} of {topic}");
         self.log.push((ms, topic.into(), mark));
-    }
-
-    /// A space goes on from another one: it has all events up to there.
-    pub fn carried(&mut self, topic: &str, space: Incarnation, before: Mark) {
-        if self.origins.insert((topic.into(), space), before).is_some() {
-            return;
-        }
-        let older = self.spaces.get(&(topic.into(), before.incarnation));
-        let events = older.into_iter().flat_map(|events| events.range(..=before.position));
-        let events: Vec<(Position, u64)> = events.map(|(at, number)| (*at, *number)).collect();
-        self.spaces.entry((topic.into(), space)).or_default().extend(events);
-    }
-
-    /// What a mark is in a space that goes on from its own.
-    fn in_space(&self, topic: &str, mark: Mark, space: Incarnation) -> Option<Mark> {
-        let before = self.origins.get(&(topic.to_owned(), space))?;
-        let carried = before.incarnation == mark.incarnation && mark.position <= before.position;
-        carried.then_some(Mark { incarnation: space, ..mark })
     }
 
     /// The event at a position.
@@ -138,7 +118,7 @@ impl Client {
                 let (Some(from), Some(through)) = (opened.from, opened.through) else {
                     return Err("a resume without a position".into());
                 };
-                if self.cursor != Some(from) && !self.goes_on_in(truth, from) {
+                if self.cursor != Some(from) {
                     return Err(format!("resumed from {from:?}, came with {:?}", self.cursor));
                 }
                 self.complete += 1;
@@ -188,18 +168,6 @@ impl Client {
             }
         }
         Ok(())
-    }
-
-    /// It is resumed in the space that goes on from its own, where all that it has was carried over.
-    fn goes_on_in(&mut self, truth: &Truth, from: Mark) -> bool {
-        let renewed = |mark: Mark| truth.in_space(&self.topic, mark, from.incarnation);
-        if self.cursor.and_then(renewed) != Some(from) {
-            return false;
-        }
-        self.base = self.base.and_then(renewed);
-        self.has = self.has.iter().copied().filter_map(renewed).collect();
-        self.cursor = Some(from);
-        true
     }
 
     /// The first event that it misses of what lies up to `through`.

@@ -29,7 +29,7 @@ fn value(serving: &Serving, name: &str) -> u64 {
 }
 
 /// Waits until a series has a value.
-fn until(serving: &Serving, name: &str, holds: impl Fn(u64) -> bool) {
+pub(super) fn until(serving: &Serving, name: &str, holds: impl Fn(u64) -> bool) {
     let begun = Instant::now();
     while !holds(value(serving, name)) {
         assert!(begun.elapsed() < GIVE_UP, "{name} stays at {}", value(serving, name));
@@ -103,7 +103,7 @@ fn a_server_that_is_lost_is_counted() {
     until(&serving, "strandline_hub_topics{state=\"covered\"}", |count| count == 1);
     assert!(value(&serving, "strandline_hub_position_runs_total") >= 1);
     serving.publish(&["t"], b"one").only();
-    assert_eq!(tail.next()["data"], "one");
+    assert_eq!(tail.event()["data"], "one");
     server.restart();
     assert_eq!(tail.next()["event"], "sync_required");
     assert!(value(&serving, "strandline_hub_coverage_lost_total{reason=\"connection_lost\"}") >= 1);

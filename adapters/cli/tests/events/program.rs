@@ -164,6 +164,18 @@ impl Tail {
         let line = self.lines.recv_timeout(WAIT).expect("a line in time");
         serde_json::from_str(&line).expect("a line of JSON")
     }
+
+    /// The next event. A tail may be told to synchronise first: on a machine that is busy, a server is
+    /// reached later than a hub waits for it.
+    pub(crate) fn event(&mut self) -> Value {
+        loop {
+            let line = self.next();
+            if line["event"] == "event" {
+                return line;
+            }
+            assert_eq!(line["event"], "sync_required", "{line}");
+        }
+    }
 }
 
 impl Drop for Tail {

@@ -1,11 +1,11 @@
--- Reads a topic's state, or makes the next incarnation where there is none, where it cannot be read or
--- goes on no longer, or where it lies behind what a caller has seen of it (a copy that was put back).
+-- Reads a topic's state, or makes the next incarnation where there is none, where it cannot be read or goes on
+-- no longer, where another server wrote it, or where it lacks what a caller has seen of it.
 -- Identity and sequence are fields of one hash: they vanish together. The history is of one incarnation:
 -- the next begins another.
--- A state that another server wrote was carried here, by a promotion, a disk or a move: it is what that one
--- gave out up to some point, and may lack the end. It goes on as the next incarnation, at the same sequence,
--- and says how far the one before was carried: what was lost above is never taken for what comes now.
+-- A state that another server wrote came here by a promotion, a disk or a move, and may lack the last events
+-- that were given out: nobody here can know which, so no cursor of it is good any more.
 local SEQUENCE_MAX = 9007199254740990
+local COUNTER_MAX = 4294967295
 
 -- The history of writes that this server is in: another one after every restart and every promotion.
 local function lineage()
@@ -13,46 +13,48 @@ local function lineage()
     return id or error('expected master_replid in INFO replication, found none')
 end
 
-local function following(nonce, ...)
-    local counter = 0
-    for _, known in ipairs({ ... }) do
-        if #known == 24 then
-            counter = math.max(counter, tonumber(known:sub(1, 8), 16))
-        end
-    end
-    return string.format('%08x', counter >= 4294967295 and 1 or counter + 1) .. nonce
+local function counter_of(incarnation)
+    return #incarnation == 24 and tonumber(incarnation:sub(1, 8), 16) or 0
 end
 
--- Answers incarnation, sequence, and of a state that was carried here the incarnation before and its end.
-local function standing(key, history, nonce, seen_incarnation, seen_sequence, ttl_ms)
+local function following(nonce, incarnation, seen)
+    local counter = math.max(counter_of(incarnation), counter_of(seen))
+    return string.format('%08x', counter >= COUNTER_MAX and 1 or counter + 1) .. nonce
+end
+
+-- A caller has seen more: a copy was put back, or callers went on to another server and came back to this one.
+-- The last counter is followed by the first, so it is above none: else each call would begin another.
+local function behind(incarnation, sequence, seen, seen_sequence)
+    if incarnation == seen then
+        return sequence < tonumber(seen_sequence)
+    end
+    return counter_of(seen) > counter_of(incarnation) and counter_of(seen) < COUNTER_MAX
+end
+
+local function standing(key, history, nonce, seen, seen_sequence, ttl_ms)
     local kind = redis.call('TYPE', key).ok
     if kind ~= 'hash' and kind ~= 'none' then
         return nil
     end
     local here = lineage()
-    local found = redis.call('HMGET', key, 'incarnation', 'sequence', 'lineage', 'before', 'carried')
-    local incarnation, text, before, carried = found[1], found[2], found[4], found[5]
-    local whole = incarnation and text and found[3] and #incarnation == 24 and #text <= 16
+    local found = redis.call('HMGET', key, 'incarnation', 'sequence', 'lineage')
+    local incarnation, text = found[1], found[2]
+    local whole = incarnation and text and #incarnation == 24 and #text <= 16
         and incarnation:match('^[0-9a-f]+$') and text:match('^[0-9]+$')
     local sequence = whole and tonumber(text) or 0
-    local elsewhere = found[3] ~= here
-    if not whole or sequence >= SEQUENCE_MAX
-        or not elsewhere and incarnation == seen_incarnation and sequence < tonumber(seen_sequence) then
-        incarnation = following(nonce, whole and incarnation or '', seen_incarnation)
-        sequence, before, carried = 0, false, false
+    local spent = not whole or sequence >= SEQUENCE_MAX or found[3] ~= here
+        or behind(incarnation, sequence, seen, seen_sequence)
+    if spent then
+        incarnation, sequence = following(nonce, whole and incarnation or '', seen), 0
         redis.call('DEL', key)
         redis.call('HSET', key, 'incarnation', incarnation, 'sequence', '0', 'lineage', here)
         if redis.call('TYPE', history).ok == 'stream' then
             redis.call('DEL', history)
         end
-    elseif elsewhere then
-        before, carried = incarnation, text
-        incarnation = following(nonce, before, seen_incarnation)
-        redis.call('HSET', key, 'incarnation', incarnation, 'lineage', here, 'before', before, 'carried', carried)
     end
     redis.call('PEXPIRE', key, ttl_ms)
     if redis.call('TYPE', history).ok == 'stream' then
         redis.call('PEXPIRE', history, ttl_ms)
     end
-    return incarnation, sequence, before, carried
+    return incarnation, sequence
 end
