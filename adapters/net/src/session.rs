@@ -147,7 +147,7 @@ struct Side<'a, R, N: LinkHost> {
     link: &'a LinkUp<N>,
     /// The other direction made progress since the reader last looked.
     moved: AtomicBool,
-    /// The replica has closed the link: nothing is handed in any more.
+    /// The replica has closed the link: what is read from now on is for nobody.
     closed: AtomicBool,
 }
 
@@ -372,7 +372,9 @@ mod tests {
         let (task, _peer) = start(&node, NetConfig { linger_ms: 20, ..NetConfig::default() }).await;
         node.until(|told| told.ups == 1).await;
         node.close(&CloseReason::Duplicate);
-        assert!(matches!(task.await.expect("no panic"), SessionEnd::Closed(CloseReason::Duplicate)));
+        // Without its bound the lingering would end with `idle_ms`.
+        let end = tokio::time::timeout(ms(60_000), task).await.expect("left long before");
+        assert!(matches!(end.expect("no panic"), SessionEnd::Closed(CloseReason::Duplicate)));
         assert_eq!(node.told().downs, 1);
     }
 

@@ -84,7 +84,8 @@ pub struct GroupTotals {
     pub lag_unknown: u64,
     /// Events that are not settled.
     pub pending: u64,
-    /// How long ago the oldest of those that a consumer has was given out; zero without any.
+    /// The longest of the groups: how long ago its pending event with the lowest position was given out last;
+    /// zero where nobody has that one. Those behind it may be with a consumer for longer.
     pub oldest_pending_ms: u64,
     /// Events that are put off.
     pub later: u64,

@@ -127,6 +127,7 @@ mod tests {
     async fn one_that_stalls_is_left_after_the_patience() {
         let request = Request::new(()).into_parts().0;
         let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        Incoming::new(&request, stalled).read_off(PATIENCE).await;
+        let read_off = Incoming::new(&request, stalled).read_off(PATIENCE);
+        tokio::time::timeout(2 * PATIENCE, read_off).await.expect("left");
     }
 }

@@ -27,7 +27,11 @@ fn standing(page: &mut Page, groups: &GroupTotals) {
     page.gauge("stream_lag_events", "Events that the groups were not given yet.", groups.lag);
     page.gauge("stream_pending_events", "Events that were given out and not settled.", groups.pending);
     let oldest = groups.oldest_pending_ms;
-    page.gauge("stream_oldest_pending_milliseconds", "Age of the oldest that a consumer has.", oldest);
+    page.gauge(
+        "stream_oldest_pending_milliseconds",
+        "Since the lowest pending position was given out.",
+        oldest,
+    );
     page.gauge("stream_later_events", "Events that are put off.", groups.later);
 }
 

@@ -118,6 +118,17 @@ fn a_reader_whose_end_is_lost_goes_back_to_what_is_kept_and_reads_the_other_hist
 }
 
 #[test]
+fn a_reader_of_which_nothing_is_known_to_be_kept_reads_the_other_history_from_its_beginning() {
+    let mut two = Two::new();
+    let reader = two.reader();
+    let first = two.ids[0];
+    assert_eq!(two.told(reader), [(None, Some(first))]);
+    two.fail_over(heir(8));
+    let lost = failover(Survival::Lost, first, None);
+    assert_eq!(two.told(reader), [(Some(lost), None), (None, Some(first))]);
+}
+
+#[test]
 fn a_reader_of_a_server_with_another_history_is_told_that_nobody_knows() {
     let mut two = Two::new();
     let reader = two.reader();
