@@ -4,6 +4,7 @@ local event = {name = ARGV[ARG + 2], topic = ARGV[ARG + 3], payload = ARGV[ARG +
 local most, dropped = tonumber(ARGV[ARG + 6]), tonumber(ARGV[ARG + 7])
 local plan, no = S.bind()
 if not plan then return no end
+if not plan.C then return refuse('STREAMCONFIGMISSING') end
 no = S.once_fault(plan)
 if no then return no end
 S.once_begin(plan)
