@@ -3,10 +3,12 @@
 mod common;
 
 use common::cluster::{Cluster, blob_key, put, small_config};
+use common::peer::{Peer, record, snapshot, snapshot_with};
 use strandline_core::journal::command::FileName;
-use strandline_core::lifecycle::api::{Done, Event, MembersChange};
+use strandline_core::lifecycle::api::{Done, Event, MembersChange, PeerFaultKind};
 use strandline_core::lifecycle::config::ReplicaConfig;
-use strandline_core::record::Version;
+use strandline_core::record::{AuthorityId, Record, State, Version};
+use strandline_core::wire::own::{EpochMark, OwnMessage, SnapshotChunk, SnapshotOffer};
 
 /// A writer whose history was compacted to a checkpoint of several pieces.
 fn writer(cluster: &mut Cluster, config: ReplicaConfig) -> usize {
@@ -160,4 +162,55 @@ fn alone(cluster: &mut Cluster, at: usize) {
     while cluster.execute_next(at) {
         cluster.drain(at);
     }
+}
+
+/// What a follower without records does with a snapshot that an authenticated peer offers.
+fn offered((offer, data): (SnapshotOffer, Vec<u8>)) -> (Cluster, usize, Option<PeerFaultKind>) {
+    let mut cluster = Cluster::new(5);
+    let b = cluster.add("b", false, small_config());
+    let peer = Peer::native(&mut cluster, b, "p");
+    peer.stand(&mut cluster, offer.cut, offer.cut);
+    peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
+    cluster.settle();
+    peer.send_own(&mut cluster, OwnMessage::SnapshotChunk(SnapshotChunk { offset: 0, data }));
+    cluster.settle();
+    let fault = peer.fault(&mut cluster);
+    (cluster, b, fault)
+}
+
+fn epoch(epoch: u64, previous_end: Version, authority: &str) -> EpochMark {
+    let authority = AuthorityId::from_text(authority);
+    EpochMark { epoch, start: Version::new(epoch, 1), previous_end, authority }
+}
+
+#[test]
+fn a_snapshot_whose_epochs_cannot_be_told_on_is_refused() {
+    let cut = Version::new(2, 9);
+    let gone = [record("k", State::Deleted, 1)];
+    let first = || epoch(1, Version::ZERO, "a");
+    let (_, _, fault) = offered(snapshot_with(cut, vec![first(), epoch(2, Version::new(1, 1), "a")], &gone));
+    assert_eq!(fault, None, "that is how they may be");
+    let mut elsewhere = epoch(2, Version::new(1, 1), "a");
+    elsewhere.start = Version::new(2, 10);
+    for second in [
+        epoch(2, Version::new(2, 5), "a"),
+        epoch(1, Version::ZERO, "a"),
+        epoch(2, Version::new(1, 1), &"a".repeat(129)),
+        epoch(2, Version::new(1, 1), ""),
+        elsewhere,
+    ] {
+        let (mut cluster, b, fault) = offered(snapshot_with(cut, vec![first(), second.clone()], &gone));
+        assert_eq!(fault, Some(PeerFaultKind::Snapshot), "{second:?}");
+        assert_eq!(cluster.replica(b).status().floor, Version::ZERO, "{second:?}");
+        assert_eq!(checkpoints(&cluster, b), 0, "{second:?}");
+    }
+}
+
+#[test]
+fn a_record_of_a_snapshot_is_held_to_our_limits_as_one_of_a_batch_is() {
+    let long = AuthorityId::from_text(&"a".repeat(129));
+    let gone = Record { authority: long, ..record("k", State::Deleted, 1) };
+    let (mut cluster, b, fault) = offered(snapshot(Version::new(1, 9), &[gone]));
+    assert_eq!(fault, Some(PeerFaultKind::Limit));
+    assert_eq!(cluster.replica(b).status().floor, Version::ZERO);
 }

@@ -57,9 +57,9 @@ impl Shared {
         self.submitted_epoch.as_ref().map(|(epoch, authority)| (*epoch, authority))
     }
 
-    /// The number of that; zero for none.
+    /// The number of that; of a snapshot that tells no epochs, the epoch it ends in.
     pub(super) fn latest_epoch_number(&self) -> u64 {
-        self.latest_epoch().map_or(0, |(epoch, _)| epoch)
+        self.latest_epoch().map_or(0, |(epoch, _)| epoch).max(self.submitted.epoch)
     }
 
     /// The highest epoch that is known of this log, here or at peers.
