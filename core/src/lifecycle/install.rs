@@ -248,7 +248,9 @@ impl Session {
         // Only what is durable says whether our log knows the cut.
         let undecided = (cut > shared.history.tail() && cut <= shared.submitted)
             || shared.fencing.is_some()
-            || shared.beginning.is_some();
+            || shared.beginning.is_some()
+            // A blob that is looked up now may be gone in a moment.
+            || shared.removing();
         if self.judging() || undecided || (shared.compaction.is_some() && cut > shared.submitted) {
             self.offered = Some(offered);
             return;
@@ -283,6 +285,7 @@ impl Session {
             }
             None => {
                 shared.abandon_idle_install();
+                shared.yield_collection();
                 let number = shared.take_checkpoint_number();
                 shared.install = Some(Install::new(offer, number, shared, self.link));
             }
@@ -405,6 +408,7 @@ impl Session {
             sha256: written.sha256,
             records: written.records,
         };
+        shared.yield_collection();
         let number = shared.take_checkpoint_number();
         let mut install = Install::new(offer, number, shared, self.link);
         for (offset, bytes) in pieces {
