@@ -140,6 +140,7 @@ impl Subscriber {
     pub(super) fn stale(&mut self, reason: Reason, buffer_kept: bool) {
         match self.phase {
             Phase::Live => {}
+            Phase::Stale(_) | Phase::Closed if !buffer_kept => return self.lose_buffer(),
             Phase::Waiting(_) | Phase::Fetching(_) | Phase::Stale(_) | Phase::Closed => return,
         }
         self.phase = Phase::Stale(reason);
@@ -154,6 +155,19 @@ impl Subscriber {
             self.truncate(cut);
         }
         self.queue.push_back(Queued::Item(Item::Stale { reason }));
+    }
+
+    /// The buffer is gone: what leans on it goes with all behind, and only how the stream stands is left to
+    /// tell.
+    pub(super) fn lose_buffer(&mut self) {
+        let leans = |queued: &Queued| matches!(queued, Queued::Backlog(_) | Queued::Overflow { .. });
+        let Some(cut) = self.queue.iter().position(leans) else { return };
+        self.truncate(cut);
+        match self.phase {
+            Phase::Stale(reason) => self.queue.push_back(Queued::Item(Item::Stale { reason })),
+            Phase::Closed => self.queue.push_back(Queued::Item(Item::Closed)),
+            Phase::Waiting(_) | Phase::Fetching(_) | Phase::Live => {}
+        }
     }
 
     /// Refuses it, or tells it so again: nothing is vouched for until [`Subscriber::sync`].
