@@ -9,7 +9,10 @@ use strandline_core::stream::layout::PulseKeys;
 use strandline_core::stream::op::{Condition, Nonce};
 use strandline_core::stream::reply::Told;
 use strandline_core::stream::retention::Settings;
-use strandline_core::stream::{Handle, Layout, OnceKey, Outcome, StreamError, StreamName, StreamReply, Verb};
+use strandline_core::stream::{
+    ConsumerName, ForeignFault, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome, Start,
+    StreamError, StreamName, StreamReply, Verb, filter::Filter,
+};
 use strandline_redis::Names;
 use strandline_tests::streams::backend::Backend as _;
 use strandline_tests::streams::monitor;
@@ -179,6 +182,104 @@ fn nothing_is_published_where_a_key_of_the_records_is_of_another_type() {
                 let result = apply(&mut real, handle, once("after"));
                 assert!(result.is_err(), "{key}: {result:?}");
                 assert_eq!(contents(&mut real), before, "{key}");
+            }
+        }
+    }
+}
+
+/// A server may evict the one key and keep the other.
+#[test]
+fn records_that_lost_their_instants_get_one_and_end() {
+    const WINDOW_US: u64 = 400_000;
+    let settings = Settings::new().once_window(Duration::from_micros(WINDOW_US));
+    // Whether the next to come is another key, or one of those.
+    for (next, published) in [("other", true), ("first", false)] {
+        let mut real = tagged();
+        let mut handle = handle(settings, Layout::Tagged);
+        for key in ["first", "second"] {
+            assert!(is_published(&ask(&mut real, &mut handle, once(key))));
+        }
+        assert_eq!(real.send::<u64>(cmd("DEL").arg(AT)).expect("deleted"), 1);
+        assert_eq!(is_published(&ask(&mut real, &mut handle, once(next))), published);
+        let [kept, instants] = [
+            real.send::<u64>(cmd("HLEN").arg(ONCE)).expect("a number"),
+            real.send::<u64>(cmd("ZCARD").arg(AT)).expect("a number"),
+        ];
+        assert_eq!((kept, instants), (2 + u64::from(published), kept));
+        let last: Vec<(String, u64)> =
+            real.send(cmd("ZRANGE").arg(AT).arg(&["-1", "-1", "WITHSCORES"])).expect("the last");
+        assert!(expiry(&mut real, ONCE) >= last[0].1 && expiry(&mut real, AT) >= last[0].1);
+        real.advance_us(2 * WINDOW_US);
+        for key in ["first", "second"] {
+            assert!(is_published(&ask(&mut real, &mut handle, once(key))), "its window is over");
+        }
+    }
+}
+
+/// What a step would find only behind its first effect is looked at before it.
+#[test]
+fn books_that_cannot_be_read_leave_what_was_given_as_it_is() {
+    let mut real = tagged();
+    let mut handle = handle(Settings::new(), Layout::Tagged);
+    let (g, c) = (GroupName::new("g").expect("a name"), ConsumerName::new("c").expect("a name"));
+    let contract = GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 10 };
+    let add = Verb::Add { event: event(), condition: Condition::Always };
+    for _ in 0..2 {
+        ask(&mut real, &mut handle, add.clone());
+    }
+    ask(&mut real, &mut handle, Verb::GroupOpen { group: g.clone(), contract, settled: None });
+    let read = Verb::GroupRead { group: g.clone(), consumer: c.clone(), events_max: 1 };
+    let Told::Taken { entries, .. } = ask(&mut real, &mut handle, read.clone()) else { panic!("an entry") };
+    let ids = Ids::new([entries[0].id]).expect("one");
+    let (log, books) = ("s:{orders}:orders:1:log", "s:{orders}:orders:1:groups");
+    let pending = |real: &mut Real| {
+        let rows: Vec<(String, String, u64, u64)> =
+            real.send(cmd("XPENDING").arg(log).arg(&["g", "-", "+", "9"])).expect("rows");
+        rows.len()
+    };
+    let ack = Verb::GroupAck { group: g.clone(), ids: ids.clone() };
+    let bury = Verb::GroupBury { group: g, consumer: c, ids };
+    for (field, verbs) in [("read", &[&read, &ack, &bury][..]), ("cursor", &[&ack, &bury])] {
+        let key = format!("{field}:g");
+        let before: String = real.send(cmd("HGET").arg(books).arg(&key)).expect("a position");
+        real.send::<()>(cmd("HSET").arg(books).arg(&key).arg("x")).expect("written");
+        for verb in verbs {
+            // Twice: the first time may have changed what the second looks at.
+            for _ in 0..2 {
+                let fault = StreamError::from(ForeignFault::Books { field: field.into() });
+                assert_eq!(apply(&mut real, &handle, (*verb).clone()), Err(fault), "{verb:?}");
+                assert_eq!(pending(&mut real), 1, "{verb:?}");
+            }
+        }
+        real.send::<()>(cmd("HSET").arg(books).arg(&key).arg(&before)).expect("written");
+    }
+    let saved: Vec<u8> = real.send(cmd("DUMP").arg(books)).expect("its contents");
+    real.send::<()>(cmd("SET").arg(books).arg("foreign")).expect("written");
+    for verb in [&read, &ack, &bury] {
+        for _ in 0..2 {
+            assert!(apply(&mut real, &handle, verb.clone()).is_err(), "{verb:?}");
+            assert_eq!(pending(&mut real), 1, "{verb:?}");
+        }
+    }
+    real.send::<()>(cmd("RESTORE").arg(books).arg(0).arg(saved).arg("REPLACE")).expect("restored");
+    assert!(matches!(ask(&mut real, &mut handle, ack), Told::Acked { count: 1, .. }));
+}
+
+#[test]
+fn nothing_is_published_where_what_follows_it_is_of_another_type() {
+    let keys = PulseKeys { stream: &name(), generation: 1 };
+    let far_ms = (1 << 50) - 1;
+    for settings in [Settings::new().ttl(DAY).sliding(), Settings::new().deadline_ms(far_ms)] {
+        for foreign in [keys.recovery(), keys.registry()] {
+            let mut real = Real::start(Names::Pulse);
+            let mut handle = handle(settings, Layout::Pulse);
+            let add = Verb::Add { event: event(), condition: Condition::Always };
+            ask(&mut real, &mut handle, add.clone());
+            real.send::<()>(cmd("SET").arg(&foreign).arg("foreign")).expect("written");
+            for _ in 0..2 {
+                let fault = StreamError::from(ForeignFault::Resource);
+                assert_eq!(apply(&mut real, &handle, add.clone()), Err(fault), "{foreign}");
+                assert_eq!(real.send::<u64>(cmd("XLEN").arg(keys.log())).expect("a length"), 1, "{foreign}");
             }
         }
     }

@@ -4,6 +4,7 @@ use redis::cmd;
 use std::time::Duration;
 use strandline_core::seed::Seed;
 use strandline_core::stream::client::{LogPosition, Waited};
+use strandline_core::stream::error::{CallerError, Mismatch};
 use strandline_core::stream::event::Event;
 use strandline_core::stream::layout::PulseKeys;
 use strandline_core::stream::op::{Condition, Lease, Nonce};
@@ -11,7 +12,7 @@ use strandline_core::stream::reply::{Told, Uncertain};
 use strandline_core::stream::retention::Settings;
 use strandline_core::stream::{
     ConsumerName, EventId, ForeignFault, GroupContract, GroupName, Handle, Ids, Layout, OnceKey, Outcome,
-    Start, StreamError, StreamName, StreamReply, Verb, Wanted, filter::Filter,
+    ServerFault, Start, StreamError, StreamName, StreamReply, Verb, Wanted, filter::Filter,
 };
 use strandline_redis::{Address, Bell, Bounds, Names, Remote};
 use strandline_tests::streams::backend::Backend as _;
@@ -448,4 +449,85 @@ fn a_name_of_somebody_else_is_refused_and_disturbs_nothing() {
     let Ok(Told::Groups(groups)) = apply(list()) else { panic!("groups") };
     assert_eq!(groups.groups.len(), 1);
     assert_eq!(connections(), before + 1, "only the one that wrote them");
+}
+
+/// A record that others wrote, without what an event needs: told by its kind, and nothing is published.
+#[test]
+fn a_generation_without_a_contract_is_told_so_and_takes_no_event() {
+    let mut real = Real::start(Names::Pulse);
+    let client = redis::Client::open(real.process().url()).expect("an address");
+    let (mut plain, mut bound) = (client.get_connection().expect("connected"), handle(Layout::Pulse));
+    let (life, log) = ("pulse:stream:orders:lifecycle", "pulse:stream:orders");
+    let record = ["state", "active", "generation", "1", "physical_key", log];
+    cmd("HSET").arg(life).arg(&record).exec(&mut plain).expect("written");
+    cmd("XADD").arg(log).arg(&["1-0", "n", "e", "p", ""]).exec(&mut plain).expect("written");
+    let missing = CallerError::ConfigMismatch { kind: Mismatch::Missing };
+    let fails = |real: &mut Real, handle: &Handle, verb: Verb| {
+        let outcome = real.apply(&handle.op(verb, Nonce([1; 16])));
+        let Outcome::Answered { result: Err(error), .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(error, missing.clone().into());
+    };
+    fails(&mut real, &bound, Verb::Add { event: event(), condition: Condition::IfExists });
+    // Who reads makes nothing, and is bound to what is there.
+    ask(&mut real, &mut bound, Verb::Attend);
+    let key = OnceKey::new("k").expect("a key");
+    for verb in [add(), Verb::AddOnce { key, event: event() }] {
+        fails(&mut real, &bound, verb);
+    }
+    let kept: u64 = cmd("XLEN").arg(log).query(&mut plain).expect("asked");
+    assert_eq!(kept, 1);
+}
+
+/// A record that others wrote, of no generation: refused by its kind, over the same connection.
+#[test]
+fn a_record_of_no_generation_is_refused_and_costs_no_connection() {
+    for names in both() {
+        let (layout, mut real) = (names.layout(), Real::start(names));
+        let client = redis::Client::open(real.process().url()).expect("an address");
+        let mut plain = client.get_connection().expect("connected");
+        let life = match layout {
+            Layout::Tagged => "s:{orders}:orders:life",
+            Layout::Pulse => "pulse:stream:orders:lifecycle",
+        };
+        let mut orders = handle(layout);
+        ask(&mut real, &mut orders, add());
+        for state in ["active", "destroyed"] {
+            for generation in ["x", "", "0", "-1", "1.5", "18446744073709551616", "18446744073709551615"] {
+                let record = ["state", state, "generation", generation];
+                cmd("HSET").arg(life).arg(&record).exec(&mut plain).expect("written");
+                let found = generation.to_string();
+                let detail = format!("expected a generation, found {found}");
+                let fault = StreamError::from(ForeignFault::Lifecycle { detail });
+                for asks in [&handle(layout), &orders] {
+                    let outcome = real.apply(&asks.op(add(), Nonce([1; 16])));
+                    assert!(
+                        matches!(&outcome, Outcome::Answered { result: Err(error), .. } if *error == fault),
+                        "{layout:?} {state} {generation:?}: {outcome:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The model's row, by a server whose clock nobody moves.
+#[test]
+fn no_position_is_left_in_a_millisecond_that_is_counted_out() {
+    for names in both() {
+        let (layout, mut real) = (names.layout(), Real::start(names));
+        let client = redis::Client::open(real.process().url()).expect("an address");
+        let mut plain = client.get_connection().expect("connected");
+        let log = match layout {
+            Layout::Tagged => "s:{orders}:orders:1:log",
+            Layout::Pulse => "pulse:stream:orders",
+        };
+        let mut orders = handle(layout);
+        ask(&mut real, &mut orders, add());
+        cmd("XSETID").arg(log).arg("9999999999999-18446744073709551615").exec(&mut plain).expect("written");
+        for asks in [&handle(layout), &orders] {
+            let outcome = real.apply(&asks.op(add(), Nonce([1; 16])));
+            let Outcome::Answered { result: Err(error), .. } = outcome else { panic!("{outcome:?}") };
+            assert_eq!(error, ServerFault::NoPosition.into(), "{layout:?}");
+        }
+    }
 }

@@ -5,11 +5,15 @@ use crate::support::{
 };
 use std::collections::BTreeSet;
 use strandline_core::stream::client::{LogPosition, Waited};
+use strandline_core::stream::contract::GroupContract;
 use strandline_core::stream::error::{CallerError, Setting};
 use strandline_core::stream::failover::{Doubt, Survival};
-use strandline_core::stream::reply::Uncertain;
+use strandline_core::stream::filter::Filter;
+use strandline_core::stream::reply::{Told, Uncertain};
 use strandline_core::stream::unready::Unready;
-use strandline_core::stream::{EventId, Layout, Outcome, ServerFault, StreamError, Verb};
+use strandline_core::stream::{
+    ConsumerName, EventId, GroupName, Ids, Layout, Outcome, ServerFault, StreamError, Verb,
+};
 use strandline_redis::{Address, Bell, Bounds, Names, Redis, Remote};
 use strandline_streams::{Consumer, Item, Start, Stream, Streams};
 use strandline_tests::redis_cluster::RedisCluster;
@@ -116,6 +120,43 @@ fn a_slot_moves_amid_the_work_and_each_event_is_there_once() {
         assert_eq!(payloads(&remote, &mut moving).await, expected);
         assert_eq!(keys(&cluster, 1), BTreeSet::new(), "nothing was left behind, nothing made anew");
         ask(&remote, &mut moving, Verb::Destroy).await;
+    });
+}
+
+/// All its keys are there already, and the cluster does not know yet: its old master sends whoever asks there.
+#[test]
+fn what_is_noted_beside_an_answer_follows_a_slot_that_moves_too() {
+    let cluster = RedisCluster::start();
+    runtime().block_on(async {
+        let remote = reach(&cluster, PATIENT);
+        let [_, name, _] = homes(&cluster);
+        let mut moving = handle(&name);
+        // Every key that a step declares is there: it waits for one that is not.
+        let Told::AddedOnce { id, .. } = ask(&remote, &mut moving, add_once("k0")).await else {
+            panic!("added")
+        };
+        let (group, consumer) =
+            (GroupName::new("g").expect("a name"), ConsumerName::new("c").expect("a name"));
+        let contract =
+            GroupContract { filter: Filter::All, start: Start::Oldest, no_ack: false, grace_ms: 10 };
+        for verb in [
+            Verb::GroupOpen { group: group.clone(), contract, settled: None },
+            Verb::GroupRead { group: group.clone(), consumer: consumer.clone(), events_max: 5 },
+            Verb::GroupBury { group, consumer, ids: Ids::new([id]).expect("one") },
+        ] {
+            ask(&remote, &mut moving, verb).await;
+        }
+        let all = keys(&cluster, 1);
+        assert_eq!(all.len(), 6, "{all:?}");
+        cluster.begin_move(&life(&name), 2);
+        cluster.carry(&life(&name), &all.iter().map(String::as_str).collect::<Vec<_>>(), 2);
+        for key in ["k0", "k1"] {
+            let (outcome, vouched) = remote.apply_vouched(&op(&moving, add_once(key))).await;
+            assert!(matches!(outcome, Outcome::Answered { result: Ok(_), .. }), "{key}: {outcome:?}");
+            assert!(vouched.is_some(), "by the one that did it");
+        }
+        assert_eq!(payloads(&remote, &mut moving).await, ["k0", "k1"]);
+        cluster.end_move(&life(&name), 2);
     });
 }
 

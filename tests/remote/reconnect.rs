@@ -92,6 +92,38 @@ fn a_server_that_falls_silent_leaves_what_was_sent_uncertain() {
     });
 }
 
+/// Whoever connects anew may take as long as its own operation; one that was asked before is told in its time.
+#[test]
+fn nobody_who_was_asked_before_waits_for_who_connects_anew() {
+    let server = RedisServer::start(None);
+    let ends = std::cell::RefCell::new(Vec::new());
+    runtime().block_on(async {
+        let orders = handle("orders");
+        let remote = remote(&server, Bounds { answer_ms_max: 2_000, ..SHORT });
+        wait("an answer in time", || runtime_answers(&server));
+        remote.reach().await.expect("a connection");
+        // From now on it takes connections and answers nothing.
+        let stopped =
+            std::process::Command::new("kill").args(["-STOP", &server.process().to_string()]).status();
+        assert!(stopped.expect("kill on the path").success());
+        let ask = async |name: &str| {
+            let outcome = remote.apply(&op(&orders, add(name))).await;
+            ends.borrow_mut().push(name.to_string());
+            outcome
+        };
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            ask("asked before").await
+        };
+        let twice = async { (ask("first").await, ask("connects anew").await) };
+        let (later, (first, anew)) = tokio::join!(later, twice);
+        assert!(matches!((later, first), (Outcome::Uncertain(_), Outcome::Uncertain(_))));
+        assert!(matches!(fault(anew), ServerFault::NotSent { .. }));
+    });
+    let place = |name: &str| ends.borrow().iter().position(|end| end == name).expect("it ended");
+    assert!(place("asked before") < place("connects anew"), "{:?}", ends.borrow());
+}
+
 fn runtime_answers(server: &RedisServer) -> bool {
     must::<String>(&mut plain(server), &["PING"]) == "PONG"
 }

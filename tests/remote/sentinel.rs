@@ -16,7 +16,7 @@ use strandline_tests::streams::server::RedisServer;
 use tempfile::TempDir;
 
 /// A Sentinel that watches a master under the name `orders`.
-struct Sentinel {
+pub(crate) struct Sentinel {
     child: Child,
     port: u16,
     _directory: TempDir,
@@ -24,6 +24,18 @@ struct Sentinel {
 
 impl Sentinel {
     fn of(master: &RedisServer) -> Self {
+        let sentinel = Self::start(master.port(), "");
+        wait("a Sentinel that knows the replica", || {
+            let Ok(mut asked) = sentinel.connection() else { return false };
+            let replicas: redis::RedisResult<Vec<redis::Value>> =
+                redis::cmd("SENTINEL").arg("REPLICAS").arg("orders").query(&mut asked);
+            replicas.is_ok_and(|replicas| !replicas.is_empty())
+        });
+        sentinel
+    }
+
+    /// One that watches the master at a port of this machine, with more lines of settings.
+    pub(crate) fn start(master: u16, settings: &str) -> Self {
         let directory = TempDir::new().expect("a directory");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
@@ -31,10 +43,9 @@ impl Sentinel {
         // It writes what it learns into this file.
         let file = directory.path().join("sentinel.conf");
         let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor orders 127.0.0.1 {} 1\n\
+            "port {port}\nbind 127.0.0.1\ndir {}\n{settings}sentinel monitor orders 127.0.0.1 {master} 1\n\
              sentinel down-after-milliseconds orders 3000\nsentinel failover-timeout orders 10000\n",
             directory.path().display(),
-            master.port(),
         );
         std::fs::write(&file, text).expect("written");
         let program = std::env::var_os("STRANDLINE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
@@ -46,14 +57,7 @@ impl Sentinel {
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server on the path");
-        let sentinel = Self { child, port, _directory: directory };
-        wait("a Sentinel that knows the replica", || {
-            let Ok(mut asked) = sentinel.connection() else { return false };
-            let replicas: redis::RedisResult<Vec<redis::Value>> =
-                redis::cmd("SENTINEL").arg("REPLICAS").arg("orders").query(&mut asked);
-            replicas.is_ok_and(|replicas| !replicas.is_empty())
-        });
-        sentinel
+        Self { child, port, _directory: directory }
     }
 
     fn url(&self) -> String {

@@ -1,5 +1,6 @@
 //! Connections with TLS: our own authority, a certificate of ours, and none.
 
+use crate::sentinel::Sentinel;
 use crate::support::{PATIENT, SHORT, add, ask, handle, op, payloads, remote_by, runtime, tagged};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -54,11 +55,14 @@ impl Authority {
     }
 }
 
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
 /// A server with TLS on one more port; whether it wants to see a certificate.
 fn server(authority: &Authority, clients: &str) -> (RedisServer, String) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("an address").port().to_string();
-    drop(listener);
+    let port = free_port().to_string();
     let file = |name: &str| authority.path().join(name).display().to_string();
     let server = RedisServer::start_with(&[
         "--tls-port",
@@ -121,4 +125,33 @@ fn a_server_that_wants_to_know_us_is_shown_our_certificate() {
         assert_eq!(payloads(&remote, &mut orders).await, ["a"]);
     });
     not_sent(&remote_by(address.with_certificates(trusting(&authority, false)), tagged(), SHORT));
+}
+
+/// The Sentinel and the master it names both have certificates of our authority.
+#[test]
+fn sentinels_with_tls_are_trusted_by_our_authority() {
+    let authority = Authority::new();
+    let (_master, url) = server(&authority, "no");
+    let port = url.trim_end_matches('/').rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let (own, tls_port) = (port.expect("a port"), free_port());
+    let file = |name: &str| authority.path().join(name).display().to_string();
+    let settings = format!(
+        "tls-port {tls_port}\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\n\
+         tls-auth-clients no\ntls-replication yes\n",
+        file("server.pem"),
+        file("server.key"),
+        file("ca.pem"),
+    );
+    let _sentinel = Sentinel::start(own, &settings);
+    let sentinel = format!("rediss://127.0.0.1:{tls_port}/");
+    let address = Address::sentinel([sentinel.as_str()], "orders", "rediss://unused/").expect("addresses");
+    runtime().block_on(async {
+        let trusted = address.clone().with_certificates(trusting(&authority, false));
+        let remote = remote_by(trusted, tagged(), PATIENT);
+        let mut orders = handle("orders");
+        ask(&remote, &mut orders, add("a")).await;
+        assert_eq!(payloads(&remote, &mut orders).await, ["a"]);
+    });
+    let strange = Authority::new();
+    not_sent(&remote_by(address.with_certificates(trusting(&strange, false)), tagged(), SHORT));
 }

@@ -115,7 +115,7 @@ impl Address {
     }
 
     /// Trusts these certificates, in PEM, instead of those of the machine, and shows ours if there is
-    /// one. They are used at addresses with `rediss://`.
+    /// one. They are used at addresses with `rediss://`; at Sentinels only if all of them have such.
     #[must_use]
     pub fn with_certificates(mut self, certificates: TlsCertificates) -> Self {
         self.certificates = Some(certificates);
@@ -170,11 +170,11 @@ impl Address {
         info: ConnectionInfo,
         config: &AsyncConnectionConfig,
     ) -> Result<Connection, RedisError> {
+        if has_tls(&info) {
+            provide_ciphers();
+        }
         let client = match &self.certificates {
-            Some(certificates) => {
-                provide_ciphers();
-                Client::build_with_tls(info, certificates.clone())?
-            }
+            Some(certificates) => Client::build_with_tls(info, certificates.clone())?,
             None => Client::open(info)?,
         };
         let connection = client.get_multiplexed_async_connection_with_config(config).await?;
@@ -200,8 +200,14 @@ impl Address {
         if let Some(password) = settings.password() {
             builder = builder.set_client_to_redis_password(password);
         }
-        if matches!(as_user.addr(), ConnectionAddr::TcpTls { .. }) {
+        if has_tls(as_user) || sentinels.iter().any(has_tls) {
             provide_ciphers();
+        }
+        // Nothing is shown to Sentinels without TLS: they would be refused together with those that have it.
+        if let Some(certificates) = self.certificates.as_ref().filter(|_| sentinels.iter().all(has_tls)) {
+            builder = builder.set_client_to_sentinel_certificates(certificates.clone());
+        }
+        if has_tls(as_user) {
             builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
             if let Some(certificates) = &self.certificates {
                 builder = builder.set_client_to_redis_certificates(certificates.clone());
@@ -224,8 +230,10 @@ impl Address {
             .response_timeout(limit)
             // A command is never sent twice behind our back: whether it may be is for us to say.
             .retries(0);
-        if let Some(certificates) = &self.certificates {
+        if seeds.iter().any(has_tls) {
             provide_ciphers();
+        }
+        if let Some(certificates) = &self.certificates {
             builder = builder.certs(certificates.clone());
         }
         let connection = builder.build()?.get_async_connection().await?;
@@ -279,7 +287,12 @@ fn moved(from: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
     ConnectionAddr::Tcp(host, port)
 }
 
-/// TLS needs ciphers for the process; whoever chose some before keeps them.
+fn has_tls(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
+}
+
+/// TLS needs ciphers for the process, with certificates of ours or of the machine: where more than one set of
+/// them is built in, none is taken by itself. Whoever chose some before keeps them.
 fn provide_ciphers() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Fails only if another thread was faster, which then provided some.
@@ -296,5 +309,26 @@ pub(crate) fn unreachable(error: &RedisError) -> StreamError {
     match error.code() {
         Some(code) => refusal(&format!("{code} {}", error.detail().unwrap_or_default())),
         None => ServerFault::NotSent { detail: format!("expected a connection, found {error}") }.into(),
+    }
+}
+
+#[cfg(all(test, feature = "tokio"))]
+mod tests {
+    use super::*;
+
+    /// A port of this machine that nobody listens on.
+    fn closed() -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        format!("rediss://{}/", listener.local_addr().expect("an address"))
+    }
+
+    /// The client that we build on takes some only when it has reached somebody, and none where it could
+    /// choose: then it panics.
+    #[tokio::test]
+    async fn there_are_ciphers_before_anybody_is_reached_by_tls() {
+        let url = closed();
+        let address = Address::one(&url).expect("an address");
+        assert!(address.connect(10_000).await.is_err());
+        assert!(rustls::crypto::CryptoProvider::get_default().is_some());
     }
 }

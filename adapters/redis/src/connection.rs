@@ -66,16 +66,12 @@ impl Together for Connection {
         let mut to = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
         let mut asking = false;
         for _ in 0..HOPS_MAX {
-            let mut sent = Pipeline::new();
-            if asking {
-                sent.cmd("ASKING").ignore();
-            }
-            commands.cmd_iter().for_each(|command| _ = sent.add_command(command.clone()));
-            let (skipped, count) = (usize::from(asking), commands.len());
-            let error = match cluster.route_pipeline(sent, skipped, count, to.clone()).await {
+            let (sent, step) = (copy(commands, asking), if asking { 2 } else { 1 });
+            let count = sent.len();
+            let error = match cluster.route_pipeline(sent, 0, count, to.clone()).await {
                 Ok(values) => match values.iter().find_map(sent_on) {
                     Some(error) => error,
-                    None => return Ok(values),
+                    None => return Ok(values.into_iter().skip(step - 1).step_by(step).collect()),
                 },
                 Err(error) => error,
             };
@@ -91,6 +87,19 @@ impl Together for Connection {
             Self::Cluster(_) => false,
         }
     }
+}
+
+/// The same commands. A node that is only about to have the slot lets in the one that follows `ASKING`, whichever
+/// it is, and nothing after it.
+fn copy(commands: &Pipeline, asking: bool) -> Pipeline {
+    let mut sent = Pipeline::new();
+    for command in commands.cmd_iter() {
+        if asking {
+            sent.cmd("ASKING");
+        }
+        sent.add_command(command.clone());
+    }
+    sent
 }
 
 /// The refusal of a node that has not the key. Whatever went with it asks only, or was refused too.
@@ -173,6 +182,20 @@ impl ConnectionLike for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_is_let_in_by_one_of_its_own() {
+        let mut commands = Pipeline::new();
+        commands.add_command(redis::cmd("INFO")).add_command(redis::cmd("EVALSHA"));
+        let names = |asking| -> Vec<Vec<u8>> {
+            copy(&commands, asking).cmd_iter().map(Cmd::get_packed_command).collect()
+        };
+        let expected = |names: &[&str]| -> Vec<Vec<u8>> {
+            names.iter().map(|name| redis::cmd(name).get_packed_command()).collect()
+        };
+        assert_eq!(names(true), expected(&["ASKING", "INFO", "ASKING", "EVALSHA"]));
+        assert_eq!(names(false), expected(&["INFO", "EVALSHA"]));
+    }
 
     #[test]
     fn addresses_of_nodes_are_taken_apart() {

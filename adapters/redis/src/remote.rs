@@ -64,8 +64,17 @@ struct Shared {
 /// One connection and those that may follow it.
 #[derive(Debug)]
 struct Lane {
+    /// Held while somebody connects: nobody waits for it longer than for its own operation.
     now: Mutex<Reached>,
+    ended: Short<Ended>,
     backoff: Short<Backoff>,
+}
+
+/// Which connection was given up last: told to whoever needs one next, without waiting for anybody.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ended {
+    turn: u64,
+    not_before: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -80,21 +89,34 @@ struct Reached {
 impl Lane {
     fn new(bounds: &Bounds, seed: Seed, label: &str) -> Self {
         let backoff = Backoff::new(bounds.retry_ms, bounds.retry_ms_max, seed, label);
-        Self { now: Mutex::default(), backoff: Short::new(backoff) }
+        Self { now: Mutex::default(), ended: Short::default(), backoff: Short::new(backoff) }
     }
 
     fn backoff(&self) -> std::sync::MutexGuard<'_, Backoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn ended(&self) -> std::sync::MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives a connection up, unless another one has taken its place.
-    async fn forget(&self, turn: u64) {
-        let mut now = self.now.lock().await;
-        if now.turn == turn {
-            now.server = None;
+    fn forget(&self, turn: u64) {
+        let mut ended = self.ended();
+        if ended.turn < turn {
             // The connection was there and ended: the next one may be tried after a pause.
             let pause = Duration::from_millis(self.backoff().grown_ms());
-            now.not_before = Some(Instant::now() + pause);
+            *ended = Ended { turn, not_before: Some(Instant::now() + pause) };
+        }
+    }
+}
+
+impl Reached {
+    /// Lets go of a connection that was given up.
+    fn part(&mut self, ended: Ended) {
+        if self.server.is_some() && self.turn <= ended.turn {
+            self.server = None;
+            self.not_before = ended.not_before;
         }
     }
 }
@@ -207,7 +229,7 @@ impl Remote {
         let (mut server, turn) = self.shared.reached(lane, deadline).await.ok()?;
         let standing = until(deadline, server.standing(stream)).await.flatten();
         if standing.is_none() {
-            lane.forget(turn).await;
+            lane.forget(turn);
         }
         standing
     }
@@ -237,6 +259,7 @@ impl Shared {
             last.unwrap_or_else(|| ServerFault::NotSent { detail }.into())
         };
         let Some(mut now) = until(deadline, lane.now.lock()).await else { return Err(late(None)) };
+        now.part(*lane.ended());
         loop {
             if let Some(server) = &now.server {
                 return Ok((server.clone(), now.turn));
@@ -281,11 +304,11 @@ impl Shared {
                     return (outcome, told);
                 }
                 Then::GiveUp => {
-                    self.give_up(lane, turn).await;
+                    self.give_up(lane, turn);
                     return (outcome, told);
                 }
                 Then::Again => {}
-                Then::Elsewhere => self.give_up(lane, turn).await,
+                Then::Elsewhere => self.give_up(lane, turn),
             }
             let pause = Duration::from_millis(pauses.get_or_insert_with(|| self.pauses()).grown_ms());
             if Instant::now() + pause >= deadline {
@@ -296,9 +319,9 @@ impl Shared {
     }
 
     /// A cluster mends its connections itself.
-    async fn give_up(&self, lane: &Lane, turn: u64) {
+    fn give_up(&self, lane: &Lane, turn: u64) {
         if !self.address.is_cluster() {
-            lane.forget(turn).await;
+            lane.forget(turn);
         }
     }
 }

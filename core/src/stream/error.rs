@@ -298,8 +298,8 @@ pub enum ForeignFault {
     /// A field that the books of a group are kept in is unreadable.
     #[error("expected the books of a group, found something else as their {field}")]
     Books {
-        /// The field, before the name of the group: `missed`, `later` or `contract`; or `name`, for a group
-        /// whose name is none here.
+        /// The field, before the name of the group: `missed`, `later`, `contract`, `read` or `cursor`; or
+        /// `name`, for a group whose name is none here.
         field: String,
     },
     /// A key of the generation has a foreign type.

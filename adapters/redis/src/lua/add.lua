@@ -8,7 +8,7 @@ if condition then
   if not exists(plan.keys.log) then return done(plan, '') end
   if condition ~= 'exists' and last_id(plan.keys.log) ~= condition then return done(plan, '') end
 end
-no = early_position_fault(plan)
+no = early_position_fault(plan) or not is_anew(plan) and S.follow_fault(plan)
 if no then return no end
 S.commit(plan)
 local id

@@ -19,6 +19,8 @@ local function id_less(a, b)
   return decimal_less(as, bs)
 end
 
+local function is_id(text) return string.match(text, '^%d+%-%d+$') ~= nil end
+
 local function text_of(number) return string.format('%.0f', number) end
 
 -- The oldest entry kept tells whether any lies before a position. Asked for the newest one before it, a server

@@ -4,7 +4,7 @@ local plan, no = S.bind()
 if not plan then return no end
 local key, dead = plan.keys.log, plan.keys.dead
 if redis.call('XLEN', dead) + #ARGV - ARG - 3 > most then return refuse('DEADFULL') end
-no = no_group(plan, group)
+no = no_group(plan, group) or S.read_fault(plan, group) or S.cursor_fault(plan, group)
 if no then return no end
 local count = 0
 for i = ARG + 4, #ARGV do

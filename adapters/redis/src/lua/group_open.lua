@@ -5,7 +5,7 @@ local plan, no = S.bind()
 if not plan then return no end
 local made_anew = is_anew(plan)
 if not made_anew and not S.group_fits(plan, group, values) then return refuse('SINKCONFIGMISMATCH') end
-no = not made_anew and S.missed_fault(plan, group)
+no = not made_anew and (S.missed_fault(plan, group) or S.cursor_fault(plan, group) or S.registry_fault(plan))
 if no then return no end
 S.commit(plan)
 local key = plan.keys.log

@@ -3,7 +3,7 @@ local group, consumer, most = ARGV[ARG + 1], ARGV[ARG + 2], ARGV[ARG + 3]
 local plan, no = S.bind()
 if not plan then return no end
 -- What a quick way has read stood before no holes.
-no = streams == nil and S.missed_fault(plan, group)
+no = streams == nil and (S.missed_fault(plan, group) or S.read_fault(plan, group))
 if no then return no end
 local command = {'XREADGROUP', 'GROUP', group, consumer, 'COUNT', most, 'STREAMS', plan.keys.log, '>'}
 if streams == nil then streams = redis.pcall(unpack(command)) end

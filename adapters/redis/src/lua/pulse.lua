@@ -225,6 +225,19 @@ function S.follow(plan, at)
   expire(K.once, at)
 end
 
+local function type_fault(key, kind)
+  local there = redis.call('TYPE', key).ok
+  if there ~= kind and there ~= 'none' then return refuse('STREAMRESOURCEINVALID') end
+end
+
+function S.registry_fault(plan) return type_fault(plan.keys.registry, 'set') end
+
+-- What an event would find only after it was published.
+function S.follow_fault(plan)
+  local K, C = plan.keys, plan.C
+  if C.deadline or C.sliding then return type_fault(K.recovery, 'hash') or type_fault(K.registry, 'set') end
+end
+
 function S.added(plan)
   local K, C = plan.keys, plan.C
   if not C.deadline then return end
@@ -332,6 +345,11 @@ function S.missed() return {} end
 function S.later() return {} end
 function S.missed_fault() end
 function S.later_fault() end
+function S.read_fault() end
+
+-- A key of another type says so.
+function S.cursor_fault(plan, group) redis.call('HGET', plan.keys.recovery, group) end
+
 function S.ripen() end
 
 local FIELDS = {'filter_kind', 'filter_value', 'start_id', 'no_ack', 'ack_grace_ms'}
@@ -462,10 +480,8 @@ end
 function S.once_fault(plan)
   local K, C = plan.keys, plan.C
   if C.mode == 'none' then return refuse('STREAMDEADLINEREQUIRED') end
-  for key, kind in pairs({[K.log] = 'stream', [K.once] = 'hash', [K.recovery] = 'hash', [K.registry] = 'set'}) do
-    local there = redis.call('TYPE', key).ok
-    if there ~= kind and there ~= 'none' then return refuse('STREAMRESOURCEINVALID') end
-  end
+  return type_fault(K.log, 'stream') or type_fault(K.once, 'hash') or type_fault(K.recovery, 'hash')
+    or type_fault(K.registry, 'set')
 end
 
 local function once_instant(plan)

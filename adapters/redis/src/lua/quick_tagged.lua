@@ -17,9 +17,26 @@ local function expired(at)
 end
 
 -- An expiry that was earlier, or none, becomes this one. Where it is most likely earlier, one command does it.
+-- Whether there was none: the key was made just now.
 local function until_at_least(key, instant, ms, earlier)
-  if earlier and redis.call('PEXPIREAT', key, instant, 'GT') == 1 then return end
-  if redis.call('PEXPIRETIME', key) < ms then redis.call('PEXPIREAT', key, instant) end
+  if earlier and redis.call('PEXPIREAT', key, instant, 'GT') == 1 then return false end
+  local till = redis.call('PEXPIRETIME', key)
+  if till < ms then redis.call('PEXPIREAT', key, instant) end
+  return till == -1
+end
+
+-- Records whose instants are lost, as when a server evicts the key that holds them, get this one: nothing else
+-- would ever end them.
+local function give_instants(once, at, instant)
+  local keys = redis.call('HKEYS', once)
+  for from = 1, #keys, 1000 do
+    local args = {'ZADD', at, 'NX'}
+    for i = from, math.min(from + 999, #keys) do
+      args[#args + 1] = instant
+      args[#args + 1] = keys[i]
+    end
+    redis.call(unpack(args))
+  end
 end
 
 -- The record of an event under a key, in place of those whose window is over.
@@ -35,5 +52,6 @@ local function put_record(once, at, key, id, digest, ms, past)
   -- The first event of its millisecond has most likely the latest instant.
   local first = string.sub(id, -2) == '-0'
   until_at_least(once, instant, ms, first)
-  until_at_least(at, instant, ms, first)
+  local made = until_at_least(at, instant, ms, first)
+  if made and redis.call('HLEN', once) > 1 then give_instants(once, at, instant) end
 end

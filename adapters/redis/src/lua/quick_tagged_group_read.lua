@@ -3,7 +3,7 @@
 if quick_contract() then
   local log, group, most = KEYS[2], ARGV[ARG + 1], tonumber(ARGV[ARG + 3])
   local stored = redis.call('HMGET', KEYS[5], 'read:' .. group, 'missed:' .. group)
-  if not stored[2] then
+  if not stored[2] and is_id(string.match(stored[1] or '0-0', '^%S*')) then
     streams = redis.pcall('XREADGROUP', 'GROUP', group, ARGV[ARG + 2], 'COUNT', most, 'STREAMS', log, '>')
     local entries = streams and streams[1] and streams[1][2]
     if entries and #entries == most then

@@ -103,6 +103,9 @@ function S.follow() end
 
 function S.added() end
 
+function S.follow_fault() end
+function S.registry_fault() end
+
 local function kept(plan)
   if plan.C.deadline then redis.call('PEXPIREAT', plan.keys.groups, plan.C.deadline) end
 end
@@ -133,6 +136,16 @@ end
 -- Looked at before anything is written.
 function S.missed_fault(plan, group)
   if not unpacked(plan, 'missed', group, 5) then return refuse('GROUPBOOKSINVALID missed') end
+end
+
+function S.read_fault(plan, group)
+  local read = get(plan, 'read', group)
+  if read and not string.match(read, '^%d+%-%d+ ?%d*$') then return refuse('GROUPBOOKSINVALID read') end
+end
+
+function S.cursor_fault(plan, group)
+  local cursor = get(plan, 'cursor', group)
+  if cursor and not is_id(cursor) then return refuse('GROUPBOOKSINVALID cursor') end
 end
 
 function S.later_fault(plan, group)
@@ -176,7 +189,7 @@ function S.highest_cursor(plan)
   for i = 1, #all, 2 do
     -- What was given out too: others may still be acknowledging by those positions.
     local what, group = string.match(all[i], '^(%a+):(.*)$')
-    local id = (what == 'cursor' or what == 'read') and string.match(all[i + 1], '^%S+')
+    local id = (what == 'cursor' or what == 'read') and string.match(all[i + 1], '^%d+%-%d+')
     if id and id ~= starts[group] and id_less(highest, id) then highest = id end
   end
   return highest
@@ -452,10 +465,19 @@ function S.once_find(plan, key, event)
   if not record then return false end
   local at = redis.call('ZSCORE', plan.keys.at, key)
   if at and NOW > tonumber(at) then return false end
+  if not at then S.once_mend(plan) end
   local id, digest = string.match(record, '^(%d+%-%d+) (.*)$')
   if not id then return nil, refuse('IDEMPOTENCYINVALID') end
   if digest ~= event.digest then return nil, refuse('IDEMPOTENCYCONFLICT') end
   return id
+end
+
+-- The records live as long as the instants that they are given.
+function S.once_mend(plan)
+  local K, instant = plan.keys, text_of(plan.once_ms)
+  give_instants(K.once, K.at, instant)
+  until_at_least(K.once, instant, plan.once_ms)
+  until_at_least(K.at, instant, plan.once_ms)
 end
 
 -- A record is never pushed out inside its window. What is to be dropped is looked at before anything is written.
@@ -465,6 +487,7 @@ function S.once_room(plan)
   local count = redis.call('HLEN', plan.keys.once)
   plan.past = expired(plan.keys.at)
   if count - #plan.past < ONCE_RECORDS_MAX then return end
+  if not exists(plan.keys.at) then S.once_mend(plan) end
   local oldest = redis.call('ZRANGE', plan.keys.at, 0, 0, 'WITHSCORES')
   return refuse('IDEMPOTENCYFULL ' .. text_of(tonumber(oldest[2] or '0')))
 end
