@@ -74,7 +74,10 @@ impl Bench {
                     let held = self.history.iter().filter(|m| m.mark > after).cloned().collect();
                     self.hub.handle_completion(now(1), ticket.complete(Ok(History::Run(held))));
                 }
-                Command::Subscribe { .. } | Command::Unsubscribe { .. } | Command::Publish { .. } => {}
+                Command::Subscribe { .. }
+                | Command::Unsubscribe { .. }
+                | Command::Abandon { .. }
+                | Command::Publish { .. } => {}
             }
         }
     }
@@ -158,12 +161,28 @@ fn two_events_at_one_position_end_the_space() {
             Command::Position { seen, .. } => break seen,
             Command::Subscribe { .. }
             | Command::Unsubscribe { .. }
+            | Command::Abandon { .. }
             | Command::Publish { .. }
             | Command::History { .. } => {}
         }
     };
     assert_eq!(seen, Some(mark(u64::MAX)), "the space is spent whatever its state says");
     assert_eq!(bench.told(live), [('!', 0)]);
+}
+
+#[test]
+fn a_silent_subscription_is_abandoned_with_its_connection() {
+    let mut bench = Bench::new(Vec::new());
+    let old = bench.channel;
+    bench.hub.handle_timeout(now(1 + 3 * HubConfig::broker().times.heartbeat_ms));
+    let told: Vec<Command> = std::iter::from_fn(|| bench.hub.poll_command())
+        .filter(|command| !matches!(command, Command::Position { .. }))
+        .collect();
+    assert!(
+        matches!(&told[..], [Command::Abandon { id, .. }, Command::Subscribe { id: new, .. }]
+            if *id == old && *new != old),
+        "{told:?}"
+    );
 }
 
 #[test]

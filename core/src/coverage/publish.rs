@@ -116,6 +116,7 @@ impl Hub {
                 Outcome::Accepted(accepted)
             }
             Ok(Minted::NoSequence) => Outcome::NoSequence,
+            Ok(Minted::Refused(fault)) => Outcome::Refused(fault),
             Err(fault) => Outcome::Uncertain(fault),
         };
         self.shared.out.event(Event::Published { id, outcome });

@@ -409,7 +409,7 @@ impl Topic {
         match self.link.state {
             LinkState::Asking(id) | LinkState::Up(id) => {
                 let topic = self.name.clone();
-                shared.out.push(Command::Unsubscribe { id, topic });
+                shared.out.push(Command::Abandon { id, topic });
                 self.on_lost(shared, LostReason::Silent);
                 shared.due.disarm((Due::Resubscribe, self.id));
                 self.ask(shared);
