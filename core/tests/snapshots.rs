@@ -168,9 +168,8 @@ fn reading(pin_ms: u64) -> (Cluster, usize, Peer, SnapshotOffer) {
     let mut peer = Peer::native(&mut cluster, a, "p");
     peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
     let heard = peer.settled(&mut cluster);
-    let offer = heard.iter().find_map(|message| match message {
-        Message::Own(OwnMessage::SnapshotOffer(offer)) => Some(*offer),
-        _ => None,
+    let offer = heard.iter().find_map(|message| {
+        if let Message::Own(OwnMessage::SnapshotOffer(offer)) = message { Some(*offer) } else { None }
     });
     let offer = offer.expect("an offer");
     assert!(offer.bytes > 3 * PIECE, "{}", offer.bytes);
@@ -186,9 +185,9 @@ fn ask(cluster: &mut Cluster, peer: &Peer, offer: &SnapshotOffer, piece: u64) {
 
 /// Where the pieces begin that came, and whether another offer did.
 fn came(heard: &[Message]) -> (Vec<u64>, bool) {
-    let pieces = heard.iter().filter_map(|message| match message {
-        Message::Own(OwnMessage::SnapshotChunk(chunk)) => Some(chunk.offset / PIECE),
-        _ => None,
+    let pieces = heard.iter().filter_map(|message| {
+        let Message::Own(OwnMessage::SnapshotChunk(chunk)) = message else { return None };
+        Some(chunk.offset / PIECE)
     });
     let offered = heard.iter().any(|m| matches!(m, Message::Own(OwnMessage::SnapshotOffer(_))));
     (pieces.collect(), offered)
