@@ -87,6 +87,7 @@ impl Install {
         let limits = CheckpointLimits {
             bytes_max: offer.bytes,
             records_max: offer.records,
+            record: shared.config.record,
             ..CheckpointLimits::of(shared.current.log)
         };
         Self {
@@ -117,6 +118,11 @@ impl Install {
         }
     }
 
+    /// How many pieces were asked for that did not come.
+    fn open_questions(&self) -> u64 {
+        self.asked.saturating_sub(self.received).div_ceil(u64::from(PIECE_BYTES_MAX))
+    }
+
     /// Whether nobody brings it at present.
     pub(super) fn is_idle(&self) -> bool {
         self.link.is_none() && self.stage == Stage::Reading
@@ -144,6 +150,10 @@ impl Install {
                             found,
                         ));
                     }
+                    // What is ours is sent on, and must be within the limits that peers hold us to.
+                    shared.config.record.check(&record).map_err(|error| {
+                        CheckpointError::new(CheckpointRule::Use, 0, "a record within our limits", error)
+                    })?;
                     *records += 1;
                     if let State::Present { blob } = record.state {
                         unlooked.insert(blob);
@@ -183,6 +193,25 @@ impl Install {
     }
 }
 
+/// What a peer did wrong whose snapshot breaks a rule.
+const fn fault_of(rule: CheckpointRule) -> PeerFaultKind {
+    match rule {
+        CheckpointRule::Log => PeerFaultKind::Lineage,
+        CheckpointRule::Use => PeerFaultKind::Limit,
+        CheckpointRule::Magic
+        | CheckpointRule::Format
+        | CheckpointRule::Header
+        | CheckpointRule::Block
+        | CheckpointRule::Record
+        | CheckpointRule::Order
+        | CheckpointRule::Cut
+        | CheckpointRule::Count
+        | CheckpointRule::End
+        | CheckpointRule::Trailing
+        | CheckpointRule::Limit => PeerFaultKind::Snapshot,
+    }
+}
+
 impl Session {
     /// The peer offers a snapshot, since we are below its floor.
     pub(super) fn on_offer(&mut self, shared: &mut Shared, offer: SnapshotOffer) {
@@ -207,8 +236,14 @@ impl Session {
                     let expected = "no snapshot while the last one is being installed";
                     return self.fault(shared, PeerFaultKind::Sequence, expected, offered.cut().to_string());
                 }
-                // The peer gave up the offer we were reading and makes a new one.
-                (Offered::Pieces(_), Stage::Reading) => install.link_down(self.link),
+                // The peer gave up the offer we were reading and makes a new one. Of the same snapshot it may
+                // have got what we asked for behind that offer: then it answers twice.
+                (Offered::Pieces(offer), Stage::Reading) => {
+                    if install.offer == *offer {
+                        self.crossed += install.open_questions();
+                    }
+                    install.link_down(self.link);
+                }
                 // It let go of what we have read whole, as it may: it is answered when that is done.
                 (Offered::Pieces(_), Stage::Syncing | Stage::Entering | Stage::Committing) => {}
             }
@@ -224,7 +259,9 @@ impl Session {
         // Only what is durable says whether our log knows the cut.
         let undecided = (cut > shared.history.tail() && cut <= shared.submitted)
             || shared.fencing.is_some()
-            || shared.beginning.is_some();
+            || shared.beginning.is_some()
+            // A blob that is looked up now may be gone in a moment.
+            || shared.removing();
         if self.judging() || undecided || (shared.compaction.is_some() && cut > shared.submitted) {
             self.offered = Some(offered);
             return;
@@ -259,6 +296,7 @@ impl Session {
             }
             None => {
                 shared.abandon_idle_install();
+                shared.yield_collection();
                 let number = shared.take_checkpoint_number();
                 shared.install = Some(Install::new(offer, number, shared, self.link));
             }
@@ -312,6 +350,12 @@ impl Session {
             return;
         }
         let ours = |install: &mut Install| install.link == Some(self.link) && install.stage == Stage::Reading;
+        let awaited = shared.install.as_mut().is_some_and(|found| ours(found) && offset >= found.received);
+        if !awaited && self.crossed > 0 {
+            // It came before, in answer to the question that was asked twice.
+            self.crossed -= 1;
+            return;
+        }
         let Some(mut install) = shared.install.take_if(ours) else {
             let found = alloc::format!("a piece at {offset}");
             return self.fault(
@@ -332,7 +376,7 @@ impl Session {
         let unjudged = install.header.is_none();
         if let Err(error) = install.take(shared, &data) {
             shared.abandon_install(&install);
-            return self.fault(shared, PeerFaultKind::Snapshot, error.expected.clone(), error.to_string());
+            return self.refuse_snapshot(shared, &error);
         }
         // Nothing is submitted here between this and its installation.
         let header = install.header.as_ref().filter(|_| unjudged);
@@ -348,6 +392,11 @@ impl Session {
         self.pump_install(shared);
     }
 
+    /// Bytes of a snapshot broke a rule.
+    fn refuse_snapshot(&mut self, shared: &mut Shared, error: &CheckpointError) {
+        self.fault(shared, fault_of(error.rule), error.expected.clone(), error.to_string());
+    }
+
     /// Makes a checkpoint of a whole snapshot; from there on it is installed as any other.
     fn install_frame(&mut self, shared: &mut Shared, snapshot: &Snapshot) {
         shared.abandon_idle_install();
@@ -360,12 +409,7 @@ impl Session {
         let mut writer = CheckpointWriter::new(&header);
         for record in &snapshot.records {
             if let Err(error) = writer.push(record) {
-                return self.fault(
-                    shared,
-                    PeerFaultKind::Snapshot,
-                    error.expected.clone(),
-                    error.to_string(),
-                );
+                return self.refuse_snapshot(shared, &error);
             }
         }
         let mut pieces = Vec::new();
@@ -381,11 +425,12 @@ impl Session {
             sha256: written.sha256,
             records: written.records,
         };
+        shared.yield_collection();
         let number = shared.take_checkpoint_number();
         let mut install = Install::new(offer, number, shared, self.link);
         for (offset, bytes) in pieces {
             if let Err(error) = install.take(shared, &bytes) {
-                return self.fault(shared, PeerFaultKind::Lineage, error.expected.clone(), error.to_string());
+                return self.refuse_snapshot(shared, &error);
             }
             install.asked += bytes.len() as u64;
             install.received += bytes.len() as u64;

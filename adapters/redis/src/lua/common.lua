@@ -1,13 +1,16 @@
 -- What every operation begins with: the arguments of the asker, and which generation the step is done on. The
 -- layout's file, which follows, brings `S`, the storage.
 
-local FLAGS = {string.byte(ARGV[7], 1, 8)}
+local FLAGS = {string.byte(ARGV[4], 1, -1)}
 local YES = string.byte('1')
+local BOUND = FLAGS[1] == YES
+-- `where` is the generation that the asker supposes; `name` and `nonce` are those of one layout each; `contract` is
+-- what the asker is bound to, or wants.
 local A = {
-  where = ARGV[1], bound = ARGV[2], nonce = ARGV[3], bound_contract = ARGV[4], wanted = ARGV[5], fresh = ARGV[6],
-  explicit = FLAGS[1] == YES, ended = FLAGS[2] == YES, creates = FLAGS[3] == YES, restores = FLAGS[4] == YES,
-  check_contract = FLAGS[5] == YES, check_clock = FLAGS[6] == YES, wanted_first = FLAGS[7] == YES,
-  destroys = FLAGS[8] == YES,
+  where = ARGV[1], bound = BOUND and ARGV[1] or '', name = ARGV[2], nonce = ARGV[2], contract = ARGV[3],
+  ended = FLAGS[2] == YES, explicit = FLAGS[3] == YES, creates = FLAGS[4] == YES, restores = FLAGS[5] == YES,
+  check_contract = FLAGS[6] == YES, check_clock = FLAGS[7] == YES, wanted_first = FLAGS[8] == YES,
+  destroys = FLAGS[9] == YES,
 }
 -- The most IDs for one command: Lua's stack ends near 8000.
 local CHUNK = 1000
@@ -53,14 +56,24 @@ local function is_decimal(text)
   return text == '0' or string.match(text, '^[1-9]%d*$') ~= nil
 end
 
--- Digits that no shorter text stands for too.
-local function is_short(digits) return string.byte(digits) ~= 48 or digits == '0' end
+-- Digits that no shorter text stands for too, of a number that we count.
+local function is_counted(digits)
+  return (string.byte(digits) ~= 48 or digits == '0') and not decimal_less(LAST, digits)
+end
+
+-- Refuses a lifecycle record of which nobody can tell what generation it is about, or what the next one is.
+local function generation_fault(generation)
+  if not generation or is_decimal(generation) and generation ~= '0' and decimal_less(generation, LAST) then
+    return nil
+  end
+  return refuse('SINKLIFECYCLEINVALID expected a generation, found ' .. generation)
+end
 
 -- A contract taken apart; nil when it is not canonical.
 local function contract(text)
   local version, max, mode, value, sliding, rest =
     string.match(text, '^v=(%d+)|max=(%d+)|mode=(%a+)|value=(%d+)|sliding=(%a+)(.*)$')
-  if not version or version ~= S_VERSION or not is_short(max) or not is_short(value) then return nil end
+  if not version or version ~= S_VERSION or not is_counted(max) or not is_counted(value) then return nil end
   if sliding ~= 'true' and sliding ~= 'false' then return nil end
   local C = {text = text, max = max, mode = mode, value = tonumber(value), sliding = sliding == 'true'}
   if mode == 'none' then
@@ -72,8 +85,9 @@ local function contract(text)
     return nil
   end
   if S_VERSION == '1' then
-    C.once = tonumber(string.match(rest, '^|once=(%d+)$'))
-    if not C.once then return nil end
+    local once = string.match(rest, '^|once=(%d+)$')
+    if not once or not is_counted(once) then return nil end
+    C.once = tonumber(once)
   elseif rest ~= '' then
     return nil
   end
@@ -86,9 +100,15 @@ local function elapsed(C)
   end
 end
 
+-- Whether the step makes the generation out of nothing: what lies under its keys goes. The first one of the
+-- Pulse layout adopts it.
+local function is_anew(plan)
+  return plan.write == 'make' and not (S_VERSION == '2' and plan.generation == '1')
+end
+
 -- What a bound asker knows already is not said again.
 local function done(plan, ...)
-  if A.bound ~= '' and plan.C and plan.C.text == A.bound_contract then return {'same', US, ...} end
+  if A.bound ~= '' and plan.C and plan.C.text == A.contract then return {'same', US, ...} end
   return {'ok', US, plan.generation, plan.nonce or '', plan.C and plan.C.text or '', ...}
 end
 

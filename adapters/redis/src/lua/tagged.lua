@@ -5,6 +5,8 @@
 local S = {}
 
 function S.keys(generation)
+  -- Who only adds an event is given no more than that needs.
+  if #KEYS == 3 then return {log = KEYS[2], groups = KEYS[3]} end
   local offset
   if generation == A.where then
     offset = 1
@@ -49,24 +51,25 @@ end
 
 local function find(L)
   if A.creates and A.wanted_first then
-    local late = elapsed(contract(A.wanted))
+    local late = elapsed(contract(A.contract))
     if late then return nil, late end
   end
   if not L then
     if not A.creates then return nil, refuse('STREAMNOTFOUND') end
-    return plan_for('1', A.fresh, A.wanted, 'make')
+    return plan_for('1', A.nonce, A.contract, 'make')
   end
   if L.state ~= 'active' then
     if not A.creates then return nil, refuse('STREAMDESTROYED ' .. L.generation) end
-    return plan_for(next_of(L.generation), A.fresh, A.wanted, 'make')
+    return plan_for(next_of(L.generation), A.nonce, A.contract, 'make')
   end
-  if A.explicit and L.contract ~= A.wanted then return nil, refuse('STREAMCONFIGMISMATCH') end
+  if A.explicit and L.contract ~= A.contract then return nil, refuse('STREAMCONFIGMISMATCH') end
   return plan_for(L.generation, L.nonce, L.contract, 'none')
 end
 
 function S.bind()
   local L = read_life()
-  local plan, no
+  local plan, no = nil, generation_fault(L and L.generation)
+  if no then return nil, no end
   if A.bound ~= '' then plan, no = follow(L) else plan, no = find(L) end
   if not plan then return nil, no end
   plan.life = L or {}
@@ -155,14 +158,26 @@ function S.set_cursor(plan, group, id)
   return id
 end
 
+-- Where a group was asked to begin, by the text of its contract; nil where that cannot be told.
+local function start_of(text)
+  local fine, values = pcall(cjson.decode, text)
+  return fine and type(values) == 'table' and values[3] or nil
+end
+
+-- Up to where anything was given out or settled. A start that nobody has come past is neither: it is only
+-- asked for, and may lie anywhere.
 function S.highest_cursor(plan)
-  local highest = '0-0'
+  local highest, starts = '0-0', {}
   local all = redis.call('HGETALL', plan.keys.groups)
   for i = 1, #all, 2 do
+    local group = string.match(all[i], '^contract:(.*)$')
+    if group then starts[group] = start_of(all[i + 1]) end
+  end
+  for i = 1, #all, 2 do
     -- What was given out too: others may still be acknowledging by those positions.
-    local what = string.match(all[i], '^(%a+):')
+    local what, group = string.match(all[i], '^(%a+):(.*)$')
     local id = (what == 'cursor' or what == 'read') and string.match(all[i + 1], '^%S+')
-    if id and id_less(highest, id) then highest = id end
+    if id and id ~= starts[group] and id_less(highest, id) then highest = id end
   end
   return highest
 end
@@ -428,7 +443,7 @@ function S.once_fault() end
 function S.once_begin(plan)
   local at = NOW + plan.C.once
   if plan.C.deadline then at = math.min(at, tonumber(plan.C.deadline)) end
-  plan.instant = text_of(at)
+  plan.once_ms = at
 end
 
 function S.once_find(plan, key, event)
@@ -443,18 +458,19 @@ function S.once_find(plan, key, event)
   return id
 end
 
-
--- A record is never pushed out inside its window.
-function S.once_room(plan, most, dropped)
+-- A record is never pushed out inside its window. What is to be dropped is looked at before anything is written.
+function S.once_room(plan)
+  plan.past = {}
   if plan.write == 'make' then return end
   local count = redis.call('HLEN', plan.keys.once)
-  if count < most or count - #expired(plan.keys.at, dropped) < most then return end
+  plan.past = expired(plan.keys.at)
+  if count - #plan.past < ONCE_RECORDS_MAX then return end
   local oldest = redis.call('ZRANGE', plan.keys.at, 0, 0, 'WITHSCORES')
   return refuse('IDEMPOTENCYFULL ' .. text_of(tonumber(oldest[2] or '0')))
 end
 
-function S.once_put(plan, key, event, id, dropped)
-  put_record(plan.keys.once, plan.keys.at, key, id .. ' ' .. event.digest, plan.instant, dropped)
+function S.once_put(plan, key, event, id)
+  put_record(plan.keys.once, plan.keys.at, key, id, event.digest, plan.once_ms, plan.past)
 end
 
 function S.once_end(plan, published, touch)
