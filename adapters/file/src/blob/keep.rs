@@ -1,9 +1,12 @@
 //! Looking through the store: what is in it, what may go, and what is damaged.
 
-use super::store::{BlobStore, fan_of, name};
+use super::fans::fan_of;
+use super::share::Keepers;
+use super::store::{BlobStore, name};
 use crate::fault::OrFault;
 use crate::folder::Access;
 use std::io::ErrorKind;
+use std::sync::MutexGuard;
 use std::time::{Duration, SystemTime};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::lifecycle::command::{Checked, ListedBlob, RemovedBlobs};
@@ -89,10 +92,20 @@ impl BlobStore {
         }
     }
 
-    /// Marks a blob of this length, if it is there, as stored just now. Whether it is.
+    /// Marks a blob of this length, if it is there, as stored just now. Whether it is; only a sync of
+    /// its folder says that it stays.
     pub(super) fn touch(&self, key: BlobKey, bytes: u64) -> Result<bool, StorageFault> {
-        let _keeping = self.keeping();
-        if self.stat(key)? != Some(bytes) {
+        self.freshen(&self.keeping(), key, bytes)
+    }
+
+    /// As [`BlobStore::touch`], for whoever holds what keeps blobs from being removed meanwhile.
+    pub(super) fn freshen(
+        &self,
+        _keeping: &MutexGuard<'_, Keepers>,
+        key: BlobKey,
+        bytes: u64,
+    ) -> Result<bool, StorageFault> {
+        if self.length(key)? != Some(bytes) {
             return Ok(false);
         }
         let Some(file) = self.file(key)? else { return Ok(false) };
