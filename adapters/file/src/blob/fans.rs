@@ -117,6 +117,11 @@ impl Fans {
         Ok(())
     }
 
+    /// Notes that a name of this folder was taken away, for the next sync.
+    pub(super) fn took(&self, fan: u8) {
+        self.names(fan).changes += 1;
+    }
+
     /// What `look` finds of a name; `None` while the name is not durable.
     pub(super) fn find<T>(
         &self,
@@ -126,6 +131,14 @@ impl Fans {
         // Held while we look, so that no name comes between.
         let names = self.names(fan_of(key));
         if names.waiting.contains_key(&key) { Ok(None) } else { look() }
+    }
+
+    /// Whether what a folder does not hold is durably not in it.
+    ///
+    /// # Errors
+    /// A sync of it failed earlier.
+    pub(super) fn vouch(&self, fan: u8) -> Result<(), StorageFault> {
+        self.names(fan).failed.as_ref().map_or(Ok(()), |fault| Err(still(fault)))
     }
 
     /// Makes all changes durable that were made to a folder before this call.
@@ -248,9 +261,11 @@ mod tests {
         bench.fans.sync_by(FAN, &bench.fan, failed).unwrap_err();
         assert!(bench.told(KEY) && !bench.told(OTHER));
         assert_eq!(bench.fan.length(&OTHER.to_string()).unwrap(), None, "the next process would believe it");
+        assert_eq!(bench.fans.vouch(FAN + 1), Ok(()), "the other folders go on");
         for fault in [
             bench.fans.sync_by(FAN, &bench.fan, || panic!("would vouch for it")).unwrap_err(),
             bench.add(OTHER).unwrap_err(),
+            bench.fans.vouch(FAN).unwrap_err(),
         ] {
             assert!(fault.detail.contains("the disk went away"), "{fault}");
         }
