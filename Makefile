@@ -152,7 +152,7 @@ fuzz: $(CARGO_FUZZ)
 valkey:
 	@server=$$(.ci/valkey) && STRANDLINE_REDIS_SERVER=$$server $(PART) valkey $(VALKEY_SECONDS) \
 		$(CARGO) test --locked -p strandline-tests --test streams --test streams_random --test streams_server \
-		--test streams_api --test streams_close --test streams_remote -- --skip tls::
+		--test streams_quick --test streams_api --test streams_close --test streams_remote -- --skip tls::
 
 # Tests look at STRANDLINE_SOAK and then take their long form.
 soak:

@@ -161,6 +161,39 @@ fn two_consumers_share_a_group_and_settle() {
     }
 }
 
+/// What is taken ahead waits behind the work of who took it.
+#[test]
+fn only_a_consumer_that_asks_for_it_reads_ahead() {
+    for names in both() {
+        let process = RedisServer::start(None);
+        runtime().block_on(async {
+            let streams = Streams::connect(&process.url(), names.clone()).await.expect("connected");
+            let orders = streams.stream("orders").handle().expect("a handle");
+            let mut ids = Vec::new();
+            for _ in 0..8 {
+                ids.push(orders.add(event()).await.expect("published"));
+            }
+            // With a grace of an hour nothing is taken over because of its age.
+            let hour = Duration::from_secs(3600);
+            let group = || orders.group("mail").start(Start::Oldest).grace(hour).max_polled(2);
+            let mut ahead = group().read_ahead().consumer("ahead").await.expect("joined");
+            assert_eq!([delivery(&mut ahead).await.id, delivery(&mut ahead).await.id], ids[..2]);
+            let log = if matches!(names, Names::Pulse) { "pulse:stream:orders" } else { LOG };
+            let more = async {
+                while pending(&process, log, "mail").0 < 4 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(GIVE_UP, more).await.expect("more is taken, though nobody polls for it");
+            let mut one = group().consumer("one").await.expect("joined");
+            assert_eq!([delivery(&mut one).await.id, delivery(&mut one).await.id], ids[4..6]);
+            let mut two = group().consumer("two").await.expect("joined");
+            assert_eq!([delivery(&mut two).await.id, delivery(&mut two).await.id], ids[6..]);
+            assert_eq!([delivery(&mut ahead).await.id, delivery(&mut ahead).await.id], ids[2..4]);
+        });
+    }
+}
+
 #[test]
 fn what_is_not_settled_at_a_close_is_claimed_by_another_at_once() {
     let process = RedisServer::start(None);

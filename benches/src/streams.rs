@@ -131,12 +131,13 @@ struct Played {
 }
 
 fn words(work: Work, side: Side) -> String {
-    let work = work.words();
-    match side {
-        Side::Ours(Layout::Tagged) => work.into(),
-        Side::Ours(Layout::Pulse) => format!("{work} (Pulse)"),
-        Side::Handle(_) => format!("{work} by a handle"),
-        Side::Plain => unreachable!("it is what ours stands beside"),
+    let words = work.words();
+    match (side, work) {
+        (Side::Ours(Layout::Tagged), _) => words.into(),
+        (Side::Ours(Layout::Pulse), _) => format!("{words} (Pulse)"),
+        (Side::Handle(_), Work::Publish | Work::Once) => format!("{words} by a handle"),
+        (Side::Handle(_), Work::Consume) => format!("{words} by a consumer"),
+        (Side::Plain, _) => unreachable!("it is what ours stands beside"),
     }
 }
 
@@ -190,6 +191,8 @@ pub(crate) fn rows(scale: &Scale, work: &Path, rows: &mut Vec<Row>) -> Result<()
         }
     }
     let [alone, ..] = LOADS;
-    compare(scale, &runtime, (Work::Publish, Side::Handle(Layout::Tagged)), alone, &server, rows);
+    for work in [Work::Publish, Work::Consume] {
+        compare(scale, &runtime, (work, Side::Handle(Layout::Tagged)), alone, &server, rows);
+    }
     embedded(scale, &runtime, work, &server, rows)
 }

@@ -195,3 +195,58 @@ fn an_answer_that_comes_after_the_place_was_lost_vouches_for_nothing() {
     hub.handle_feed_began(now(), mark(30));
     assert_eq!(told(&mut hub, id), ["sync starts_after_cursor 30"]);
 }
+
+/// A feed that lost its place as if it would go on, with events up to 1.14 held.
+fn lost_at_14() -> (Hub, SubscriberId) {
+    let mut hub = hub();
+    publish(&mut hub, "t", 12);
+    let slow = subscribe(&mut hub, From::Earliest);
+    publish(&mut hub, "t", 14);
+    hub.handle_feed_lost(now(), LostReason::Missed);
+    (hub, slow)
+}
+
+#[test]
+fn what_was_held_stays_where_the_feed_goes_on() {
+    let (mut hub, slow) = lost_at_14();
+    hub.handle_feed_began(now(), mark(20));
+    assert_eq!(told(&mut hub, slow), ["opened 11", "event 12", "event 14", "sync missed 20"]);
+    let all = subscribe(&mut hub, From::Earliest);
+    assert_eq!(told(&mut hub, all), ["opened 11", "event 12", "event 14", "sync missed 20"]);
+}
+
+#[test]
+fn what_was_held_of_another_history_is_not_replayed() {
+    for at in [mark(11), Mark { incarnation: OTHER, ..mark(30) }] {
+        let (mut hub, slow) = lost_at_14();
+        hub.handle_feed_began(now(), at);
+        assert_eq!(hub.held("t").count(), 0, "{at:?}");
+        let position = at.position.get() & u128::from(u64::MAX);
+        // Its backlog is gone, and what lies behind it must not move its cursor over it.
+        assert_eq!(told(&mut hub, slow), ["opened 11".to_owned(), format!("sync missed {position}")]);
+        let resumed = subscribe(&mut hub, From::After(Claim::Cursor(at)));
+        assert_eq!(told(&mut hub, resumed), [format!("opened {position}")]);
+    }
+}
+
+#[test]
+fn what_is_dropped_after_a_close_is_not_skipped() {
+    let mut hub = hub();
+    publish(&mut hub, "t", 12);
+    let slow = subscribe(&mut hub, From::Earliest);
+    publish(&mut hub, "t", 14);
+    hub.handle_close(now());
+    hub.handle_feed_began(now(), mark(30));
+    // It comes back with the cursor it has, and loses nothing.
+    assert_eq!(told(&mut hub, slow), ["opened 11", "closed"]);
+}
+
+#[test]
+fn what_is_too_old_while_nothing_is_vouched_for_is_told() {
+    let (mut hub, slow) = lost_at_14();
+    let later = Now { mono: now().mono.after_ms(3_000_000), ..now() };
+    hub.handle_subscribe(later, &topic("t"), Subscribe::new(From::Now)).unwrap();
+    assert_eq!(hub.held("t").count(), 0);
+    hub.handle_feed_began(later, mark(20));
+    assert_eq!(told(&mut hub, slow), ["opened 11", "sync missed 20"]);
+}

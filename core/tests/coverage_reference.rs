@@ -102,7 +102,7 @@ impl Server {
                     self.channels.insert(topic.as_str().into(), id);
                     self.hub.handle_upstream(now, id, Upstream::Confirmed);
                 }
-                Command::Unsubscribe { topic, .. } => {
+                Command::Unsubscribe { topic, .. } | Command::Abandon { topic, .. } => {
                     self.channels.remove(topic.as_str());
                 }
                 Command::Position { ticket, topic, .. } => {
@@ -256,6 +256,17 @@ fn without_the_server_no_number_is_made_up() {
     assert_eq!(server.outcomes, [Outcome::Uncertain(Server::fault())]);
     assert_eq!(answer(&mut server.hub, live), Ok(vec![]));
     assert_eq!((server.hub.held("t").count(), server.hub.counters().published), (0, 0));
+}
+
+#[test]
+fn what_the_server_refused_is_not_in_and_not_uncertain() {
+    let mut server = Server::new();
+    let _ = server.hub.handle_publish(now(1), &name("t"), Publish::new(b"x")).unwrap();
+    let Some(Command::Publish { ticket, .. }) = server.hub.poll_command() else { panic!("a publish") };
+    let refused = Minted::Refused(Server::fault());
+    server.hub.handle_completion(now(1), ticket.complete(Ok(refused)));
+    server.answer();
+    assert_eq!(server.outcomes, [Outcome::Refused(Server::fault())]);
 }
 
 #[test]

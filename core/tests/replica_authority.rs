@@ -6,11 +6,12 @@ mod common;
 use common::cluster::{Cluster, delete, small_config};
 use common::forks::{divergence, fence, isolate, write};
 use common::peer::{Peer, record, snapshot};
-use strandline_core::journal::command::FileName;
+use strandline_core::journal::command::{FileName, StorageCommand};
 use strandline_core::lifecycle::api::{
     CloseReason, Done, Event, Fenced, MembersChange, MutationError, PairReason, RequestError, RequestId,
 };
 use strandline_core::lifecycle::authority::FenceRefusal;
+use strandline_core::lifecycle::command::Command;
 use strandline_core::record::{AuthorityId, State, Version};
 use strandline_core::wire::message::Message;
 use strandline_core::wire::own::{EpochMark, Mark, OwnMessage, Position};
@@ -297,4 +298,62 @@ fn an_epoch_without_records_before_ours_is_no_fault() {
     cluster.settle();
     let link = cluster.replica(b).status().links.pop().expect("a link");
     assert!(link.verdict.is_some_and(|verdict| verdict.is_complete()), "{:?}", cluster.nodes[b].host.events);
+}
+
+/// Where a peer without records stands that has heard of `epoch`.
+fn tells(peer: &Peer, cluster: &mut Cluster, epoch: u64, here: Version) {
+    let authority = AuthorityId::from_text("w");
+    let mark = EpochMark { epoch, start: Version::new(epoch, 0), previous_end: here, authority };
+    let here = Mark { version: here, digest: None };
+    peer.send_own(cluster, OwnMessage::Position(Position { floor: here, tail: here, epochs: vec![mark] }));
+}
+
+#[test]
+fn a_higher_epoch_that_is_heard_while_one_is_taken_ends_the_move() {
+    // The sidecar is being written, then `current`.
+    for current in [false, true] {
+        let (mut cluster, b, request) = beginning();
+        let naming = |command: &Command| {
+            let file = FileName::Current;
+            matches!(command, Command::Storage(StorageCommand::Replace { file: found, .. }) if *found == file)
+        };
+        cluster.drain(b);
+        if current {
+            cluster.run(b, |command| !naming(command));
+        }
+        assert_eq!(cluster.nodes[b].host.commands.iter().any(naming), current);
+        let peer = Peer::native(&mut cluster, b, "w");
+        tells(&peer, &mut cluster, 3, Version::ZERO);
+        let refused = Done::Refused(RequestError::Fence(FenceRefusal { known: 3, found: 2 }));
+        assert_eq!(cluster.done(b, request), refused, "{current}");
+        assert!(fenced(&mut cluster, b));
+        cluster.settle();
+        cluster.kill(b);
+        cluster.restart(b);
+        assert!(cluster.replica(b).status().authority.is_none(), "{current}: nor after a restart");
+        // Requests are counted afresh.
+        cluster.nodes[b].host.events.clear();
+        assert!(matches!(fence(&mut cluster, b, 4), Done::Fenced(_)));
+    }
+}
+
+#[test]
+fn a_higher_epoch_that_is_heard_before_anything_is_stored_ends_both() {
+    for (taken, wins) in [(5, false), (7, true)] {
+        let mut cluster = Cluster::new(3);
+        let a = cluster.add("a", true, small_config());
+        cluster.settle();
+        cluster.put(a, "k", b"under way");
+        let now = cluster.now;
+        let request = cluster.replica(a).handle_fence(now, taken);
+        let peer = Peer::native(&mut cluster, a, "w");
+        tells(&peer, &mut cluster, 6, Version::ZERO);
+        assert!(fenced(&mut cluster, a));
+        let done = cluster.done(a, request);
+        assert_eq!(matches!(done, Done::Fenced(_)), wins, "{done:?}");
+        cluster.settle();
+        cluster.kill(a);
+        cluster.restart(a);
+        assert_eq!(cluster.replica(a).status().authority.is_some(), wins, "as after a restart");
+    }
 }

@@ -3,10 +3,16 @@
 mod common;
 
 use common::cluster::{Cluster, blob_key, put, small_config};
+use common::peer::{Peer, record, snapshot, snapshot_with};
 use strandline_core::journal::command::FileName;
-use strandline_core::lifecycle::api::{Done, Event, MembersChange};
+use strandline_core::lifecycle::api::{
+    Collect, Done, Event, MembersChange, PeerFaultKind, RequestError, RequestId,
+};
+use strandline_core::lifecycle::command::{BlobCommand, Command};
 use strandline_core::lifecycle::config::ReplicaConfig;
-use strandline_core::record::Version;
+use strandline_core::record::{AuthorityId, Record, State, Version};
+use strandline_core::wire::message::Message;
+use strandline_core::wire::own::{BlobRange, EpochMark, OwnMessage, SnapshotChunk, SnapshotOffer};
 
 /// A writer whose history was compacted to a checkpoint of several pieces.
 fn writer(cluster: &mut Cluster, config: ReplicaConfig) -> usize {
@@ -160,4 +166,144 @@ fn alone(cluster: &mut Cluster, at: usize) {
     while cluster.execute_next(at) {
         cluster.drain(at);
     }
+}
+
+/// What a follower without records does with a snapshot that an authenticated peer offers.
+fn offered((offer, data): (SnapshotOffer, Vec<u8>)) -> (Cluster, usize, Option<PeerFaultKind>) {
+    let mut cluster = Cluster::new(5);
+    let b = cluster.add("b", false, small_config());
+    let peer = Peer::native(&mut cluster, b, "p");
+    peer.stand(&mut cluster, offer.cut, offer.cut);
+    peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
+    cluster.settle();
+    peer.send_own(&mut cluster, OwnMessage::SnapshotChunk(SnapshotChunk { offset: 0, data }));
+    cluster.settle();
+    let fault = peer.fault(&mut cluster);
+    (cluster, b, fault)
+}
+
+fn epoch(epoch: u64, previous_end: Version, authority: &str) -> EpochMark {
+    let authority = AuthorityId::from_text(authority);
+    EpochMark { epoch, start: Version::new(epoch, 1), previous_end, authority }
+}
+
+#[test]
+fn a_snapshot_whose_epochs_cannot_be_told_on_is_refused() {
+    let cut = Version::new(2, 9);
+    let gone = [record("k", State::Deleted, 1)];
+    let first = || epoch(1, Version::ZERO, "a");
+    let (_, _, fault) = offered(snapshot_with(cut, vec![first(), epoch(2, Version::new(1, 1), "a")], &gone));
+    assert_eq!(fault, None, "that is how they may be");
+    let mut elsewhere = epoch(2, Version::new(1, 1), "a");
+    elsewhere.start = Version::new(2, 10);
+    for second in [
+        epoch(2, Version::new(2, 5), "a"),
+        epoch(1, Version::ZERO, "a"),
+        epoch(2, Version::new(1, 1), &"a".repeat(129)),
+        epoch(2, Version::new(1, 1), ""),
+        elsewhere,
+    ] {
+        let (mut cluster, b, fault) = offered(snapshot_with(cut, vec![first(), second.clone()], &gone));
+        assert_eq!(fault, Some(PeerFaultKind::Snapshot), "{second:?}");
+        assert_eq!(cluster.replica(b).status().floor, Version::ZERO, "{second:?}");
+        assert_eq!(checkpoints(&cluster, b), 0, "{second:?}");
+    }
+}
+
+#[test]
+fn a_record_of_a_snapshot_is_held_to_our_limits_as_one_of_a_batch_is() {
+    let long = AuthorityId::from_text(&"a".repeat(129));
+    let gone = Record { authority: long, ..record("k", State::Deleted, 1) };
+    let (mut cluster, b, fault) = offered(snapshot(Version::new(1, 9), &[gone]));
+    assert_eq!(fault, Some(PeerFaultKind::Limit));
+    assert_eq!(cluster.replica(b).status().floor, Version::ZERO);
+}
+
+const BLOB: &[u8] = b"only the snapshot names it";
+
+/// A follower that stores a blob which nothing names, is asked to collect, and reads a peer that has a
+/// snapshot.
+fn collecting() -> (Cluster, usize, Peer, RequestId, (SnapshotOffer, Vec<u8>)) {
+    let mut cluster = Cluster::new(5);
+    let b = cluster.add("b", false, small_config());
+    let now = cluster.now;
+    let request = cluster.replica(b).handle_members(now, MembersChange::Clear);
+    assert_eq!(cluster.done(b, request), Done::Members);
+    cluster.nodes[b].host.blobs.stored.insert(blob_key(BLOB), BLOB.to_vec());
+    let named = record("k", State::Present { blob: blob_key(BLOB) }, 1);
+    let (offer, data) = snapshot(Version::new(1, 9), &[named]);
+    let mut peer = Peer::native(&mut cluster, b, "p");
+    peer.stand(&mut cluster, offer.cut, offer.cut);
+    let _ = peer.settled(&mut cluster);
+    let now = cluster.now;
+    let request = cluster.replica(b).handle_collect(now, Collect { dry_run: false, untouched_ms: 1000 });
+    (cluster, b, peer, request, (offer, data))
+}
+
+fn asks(message: &Message) -> bool {
+    matches!(message, Message::Own(OwnMessage::SnapshotGet(_)))
+}
+
+/// Every present key has its blob, or the node says that it has not.
+fn has_what_it_says(cluster: &mut Cluster, b: usize, cut: Version) {
+    let status = cluster.replica(b).status();
+    assert_eq!((status.tail, status.present), (cut, 1));
+    assert!(cluster.nodes[b].host.blobs.stored.contains_key(&blob_key(BLOB)), "{status:?}");
+}
+
+#[test]
+fn a_snapshot_ends_the_collection_that_knows_nothing_of_it() {
+    let (mut cluster, b, mut peer, request, (offer, data)) = collecting();
+    peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
+    let heard = peer.settled(&mut cluster);
+    assert!(heard.iter().any(asks), "{heard:?}");
+    peer.send_own(&mut cluster, OwnMessage::SnapshotChunk(SnapshotChunk { offset: 0, data }));
+    cluster.settle();
+    let done = cluster.done(b, request);
+    assert!(matches!(done, Done::Refused(RequestError::Busy { .. })), "{done:?}");
+    has_what_it_says(&mut cluster, b, offer.cut);
+}
+
+#[test]
+fn a_snapshot_waits_for_the_blobs_that_are_being_removed() {
+    let (mut cluster, b, mut peer, request, (offer, data)) = collecting();
+    let remove = |command: &Command| matches!(command, Command::Blob(BlobCommand::Remove { .. }));
+    for _ in 0..9 {
+        cluster.run(b, |command| !remove(command));
+        cluster.tick(1);
+    }
+    assert!(cluster.nodes[b].host.commands.iter().any(remove));
+    peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
+    cluster.run(b, |command| !remove(command));
+    let heard = peer.heard(&mut cluster);
+    assert!(!heard.iter().any(asks), "{heard:?}");
+    let heard = peer.settled(&mut cluster);
+    assert!(heard.iter().any(asks), "{heard:?}");
+    assert!(matches!(cluster.done(b, request), Done::Collected(found) if found.blobs == 1));
+    peer.send_own(&mut cluster, OwnMessage::SnapshotChunk(SnapshotChunk { offset: 0, data }));
+    let heard = peer.settled(&mut cluster);
+    let wants = |message: &Message| matches!(message, Message::Own(OwnMessage::BlobRangeGet(get)) if get.key == blob_key(BLOB));
+    assert!(heard.iter().any(wants), "{heard:?}");
+    let piece = BlobRange { key: blob_key(BLOB), offset: 0, total: BLOB.len() as u64, data: BLOB.to_vec() };
+    peer.send_own(&mut cluster, OwnMessage::BlobRange(piece));
+    cluster.settle();
+    has_what_it_says(&mut cluster, b, offer.cut);
+}
+
+#[test]
+fn a_list_for_a_collection_that_ended_is_no_page_of_the_next() {
+    let (mut cluster, b, peer, first, (offer, data)) = collecting();
+    let list = |command: &Command| matches!(command, Command::Blob(BlobCommand::List { .. }));
+    peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
+    cluster.run(b, |command| !list(command));
+    peer.send_own(&mut cluster, OwnMessage::SnapshotChunk(SnapshotChunk { offset: 0, data }));
+    cluster.run(b, |command| !list(command));
+    let now = cluster.now;
+    let second = cluster.replica(b).handle_collect(now, Collect { dry_run: false, untouched_ms: 1000 });
+    cluster.drain(b);
+    assert_eq!(cluster.nodes[b].host.commands.iter().filter(|c| list(c)).count(), 2);
+    assert!(matches!(cluster.done(b, first), Done::Refused(RequestError::Busy { .. })));
+    let Done::Collected(found) = cluster.done(b, second) else { panic!("collected") };
+    assert_eq!((found.looked, found.blobs), (1, 0));
+    has_what_it_says(&mut cluster, b, offer.cut);
 }

@@ -48,7 +48,7 @@ pub fn check(data: &[u8]) -> bool {
 type Read = (strandline_core::lifecycle::checkpoint::CheckpointHeader, Vec<Record>, [u8; 32]);
 
 fn read(data: &[u8], piece: usize) -> Option<Read> {
-    let limits = CheckpointLimits { log: LOG, bytes_max: BYTES_MAX, records_max: 10_000 };
+    let limits = CheckpointLimits { bytes_max: BYTES_MAX, records_max: 10_000, ..CheckpointLimits::of(LOG) };
     let mut reader = CheckpointReader::new(limits);
     let mut records = Vec::new();
     for bytes in data.chunks(piece) {

@@ -56,7 +56,9 @@ async fn say(State(chat): State<Arc<Chat>>, text: String) -> StatusCode {
     messages.push(message.clone());
     match chat.hub.publish(&chat.topic, Publish::new(message.to_string().as_bytes())).await {
         Ok(Outcome::Accepted(_)) => StatusCode::NO_CONTENT,
-        Ok(Outcome::NoSequence | Outcome::Uncertain(_)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Ok(Outcome::NoSequence | Outcome::Refused(_) | Outcome::Uncertain(_)) | Err(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     }
 }
 

@@ -331,16 +331,14 @@ impl HubHandle {
         &self.inner.shards[shard]
     }
 
-    /// Tells every shard the time. Returns the next deadline.
-    pub(crate) fn tick(&self) -> Option<Instant> {
-        (0..self.inner.shards.len())
-            .filter_map(|shard| {
-                self.with(shard, |locked, now| {
-                    locked.hub.handle_timeout(now);
-                    locked.hub.pending().deadline
-                })
-            })
-            .min()
+    /// Tells every shard the time.
+    pub(crate) fn tick(&self) {
+        self.each(|locked, now| locked.hub.handle_timeout(now));
+    }
+
+    /// The next deadline of all shards.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.inner.shards.iter().filter_map(|shard| shard.lock().hub.pending().deadline).min()
     }
 
     pub(crate) fn unsubscribe(&self, shard: usize, subscriber: SubscriberId) {

@@ -40,6 +40,8 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
         let Some(end) = attempt(&context, &rules, peer, address, &stop).await else { return };
         let delay = backoff.after(end);
         tracing::debug!(peer = identity, ?end, delay_ms = delay.as_millis(), "will call again");
+        // Other rules are a reason to call now, whatever ended the last attempt: they may let it through. It is
+        // one call, and its end counts as any other.
         let rest = select(context.runtime.sleep(delay), rules.superseded.clone());
         if stop.or(rest).await.is_none() {
             return;

@@ -10,8 +10,8 @@ use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use strandline_core::id::LinkId;
 use strandline_core::lifecycle::api::{CloseReason, LinkRefused, LinkRole};
 use strandline_core::lifecycle::standing::Revoked;
@@ -89,7 +89,8 @@ pub(crate) struct Host<'a, R, N> {
     pub(crate) counters: &'a Arc<Counters>,
 }
 
-/// Carries a link to its end. `early` are bytes that came behind the handshake.
+/// Carries a link to its end. `early` are bytes that came behind the handshake. `closed` tells from outside
+/// that the replica has closed the link, and why: then the connection only lingers.
 ///
 /// Dropped: the connection is closed, and the replica learns that the link is down.
 pub(crate) async fn run<R: Runtime, N: LinkHost>(
@@ -98,6 +99,7 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
     peer: Authenticated,
     role: LinkRole,
     early: Vec<u8>,
+    closed: &OnceLock<CloseReason>,
 ) -> SessionEnd {
     let Host { runtime, config, node, counters } = host;
     let (sink, source) = outbox(config.outbox_bytes_max, Arc::clone(counters));
@@ -113,16 +115,15 @@ pub(crate) async fn run<R: Runtime, N: LinkHost>(
     };
     tracing::debug!(link = %link.link, "link is up");
     let (read, write) = connection.split();
-    let (moved, closed) = (AtomicBool::new(false), AtomicBool::new(false));
-    let side = Side { runtime, config, link: &link, moved, closed };
+    let side = Side { runtime, config, link: &link, moved: AtomicBool::new(false), closed };
     let reading = pin!(side.read(read, early));
     let writing = pin!(side.write(write, source));
     match select(writing, reading).await {
-        Either::Left((end @ SessionEnd::Closed(_), reading)) => {
-            side.closed.store(true, Ordering::Relaxed);
+        Either::Left((SessionEnd::Closed(reason), reading)) => {
+            let reason = closed.get_or_init(|| reason);
             // A peer that does not end its side in that time may lose our last words.
             let _ = within(runtime, ms(config.linger_ms), reading).await;
-            end
+            SessionEnd::Closed(reason.clone())
         }
         Either::Left((end, _)) | Either::Right((end, _)) => end,
     }
@@ -147,8 +148,8 @@ struct Side<'a, R, N: LinkHost> {
     link: &'a LinkUp<N>,
     /// The other direction made progress since the reader last looked.
     moved: AtomicBool,
-    /// The replica has closed the link: what is read from now on is for nobody.
-    closed: AtomicBool,
+    /// Why the replica has closed the link: what is read from then on is for nobody.
+    closed: &'a OnceLock<CloseReason>,
 }
 
 impl<R: Runtime, N: LinkHost> Side<'_, R, N> {
@@ -162,7 +163,7 @@ impl<R: Runtime, N: LinkHost> Side<'_, R, N> {
             window.room().await;
             match within(self.runtime, ms(self.config.idle_ms), from.read(&mut chunk)).await {
                 Some(Ok(0)) => return SessionEnd::Ended,
-                Some(Ok(_)) if self.closed.load(Ordering::Relaxed) => {}
+                Some(Ok(_)) if self.closed.get().is_some() => {}
                 Some(Ok(bytes)) => window.hand_in(self.link, chunk[..bytes].to_vec()).await,
                 Some(Err(error)) => return SessionEnd::Failed(error),
                 None if self.moved.swap(false, Ordering::Relaxed) => {}
@@ -259,7 +260,7 @@ mod tests {
         let task = tokio::spawn(async move {
             let (runtime, counters) = (&Memory::default(), &Arc::default());
             let host = Host { runtime, config: &config, node: &own, counters };
-            run(host, ours, peer, LinkRole::Both, early).await
+            run(host, ours, peer, LinkRole::Both, early, &OnceLock::new()).await
         });
         (task, theirs)
     }

@@ -1,9 +1,11 @@
 //! Executes a hub's commands at a server.
 
+use crate::asking::{self, Answered, Failed, Question};
 use crate::connection::Subscriptions;
 use crate::history;
 use crate::names::HubNames;
-use crate::script::{Asked, HubScripts, Keeping, Offer, PubSub, failed, fault, minted, standing};
+use crate::reach::Reach;
+use crate::script::{Asked, HubScripts, Keeping, Offer, PubSub, fault, minted, standing};
 use crate::server::{Commands, Server};
 use redis::cluster::ClusterClient;
 use redis::{
@@ -11,11 +13,12 @@ use redis::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use strandline_core::coverage::{Command, SubscriptionId, TopicName};
+use strandline_core::coverage::{Command, Minted, SubscriptionId, TopicName};
 use strandline_core::error::{StorageCause, StorageFault};
+use strandline_core::seed::Seed;
 use strandline_hub::{Backend, HubHandle, ShardId};
 use tokio::runtime;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 
 /// How a server is used.
 #[derive(Clone, Debug)]
@@ -31,7 +34,8 @@ pub struct RedisOptions {
     /// [`HubConfig::history`](strandline_core::coverage::HubConfig::history). Of the instances that publish
     /// to a topic the last one decides.
     pub history_events_max: u64,
-    /// How long the server may take to connect or answer.
+    /// How long the server may take to connect or answer. For as long what it did not do is asked again,
+    /// over another connection if need be, so that an answer may take twice as long.
     pub answer_ms: u64,
 }
 
@@ -53,6 +57,9 @@ impl RedisOptions {
 enum Order {
     Subscribe(HubHandle, ShardId, SubscriptionId, TopicName),
     Unsubscribe(HubHandle, SubscriptionId, TopicName),
+    Abandon(HubHandle, SubscriptionId, TopicName),
+    /// Commands go to another server now.
+    Leave(HubHandle),
 }
 
 /// A server, for [`HubHandle::new`] with a configuration of
@@ -60,24 +67,25 @@ enum Order {
 pub struct RedisBackend {
     runtime: runtime::Handle,
     scripts: Arc<HubScripts>,
-    server: Server,
-    commands: Arc<Mutex<Option<Commands>>>,
+    reach: Arc<Reach>,
+    answer: Duration,
     // As many orders wait as the hub has topics, at most: one subscription each, and the end of one.
     orders: mpsc::UnboundedSender<Order>,
 }
 
 impl RedisBackend {
-    /// Prepares to use the server at `url`; it is reached when it is needed. Must be called within a
-    /// tokio runtime.
+    /// Prepares to use the server at `url`; it is reached when it is needed. Where it says that it is a
+    /// replica, as one does that was the master before, the address is asked for anew: commands go to
+    /// whomever it leads to then, and subscriptions follow. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If `url` cannot be read.
+    /// If `url` cannot be read, or the system has no entropy.
     pub fn new(url: &str, options: &RedisOptions) -> Result<Self, RedisError> {
         let seed = resp3(url)?;
         let wait = Some(Duration::from_millis(options.answer_ms));
         let config = AsyncConnectionConfig::new().set_connection_timeout(wait).set_response_timeout(wait);
         let server = Server::One { client: Client::open(seed.clone())?, config };
-        Ok(Self::start(server, PubSub::Plain, vec![seed], options))
+        Self::start(server, PubSub::Plain, vec![seed], options)
     }
 
     /// Prepares to use the cluster that the servers at `urls` belong to: any of its masters, best several.
@@ -85,7 +93,7 @@ impl RedisBackend {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If there is no URL, or one cannot be read.
+    /// If there is no URL, or one cannot be read, or the system has no entropy.
     pub fn cluster(urls: &[String], options: &RedisOptions) -> Result<Self, RedisError> {
         let seeds: Vec<ConnectionInfo> = urls.iter().map(|url| resp3(url)).collect::<Result<_, _>>()?;
         let wait = Duration::from_millis(options.answer_ms);
@@ -94,10 +102,17 @@ impl RedisBackend {
             .response_timeout(wait)
             .overall_response_timeout(Some(2 * wait))
             .build()?;
-        Ok(Self::start(Server::Cluster(client), PubSub::Sharded, seeds, options))
+        Self::start(Server::Cluster(client), PubSub::Sharded, seeds, options)
     }
 
-    fn start(server: Server, pubsub: PubSub, seeds: Vec<ConnectionInfo>, options: &RedisOptions) -> Self {
+    fn start(
+        server: Server,
+        pubsub: PubSub,
+        seeds: Vec<ConnectionInfo>,
+        options: &RedisOptions,
+    ) -> Result<Self, RedisError> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
         let runtime = runtime::Handle::current();
         let (orders, received) = mpsc::unbounded_channel();
         let subscriptions = Subscriptions::new(pubsub, seeds, options.answer_ms);
@@ -105,28 +120,35 @@ impl RedisBackend {
         let RedisOptions { topic_state_ms, token_ms, history_events_max, .. } = *options;
         let keeping = Keeping { topic_state_ms, token_ms, history_events_max };
         let scripts = Arc::new(HubScripts::new(options.names.clone(), keeping, pubsub));
-        Self { runtime, scripts, server, commands: Arc::new(Mutex::new(None)), orders }
+        let reach = Arc::new(Reach::new(server, Seed::new(random)));
+        let answer = Duration::from_millis(options.answer_ms);
+        Ok(Self { runtime, scripts, reach, answer, orders })
     }
 
-    /// Asks over a connection that is made anew if the last one ended.
+    /// Asks, and hands the answer on. Subscriptions follow where commands have gone.
     fn run<T, F>(
         &self,
-        ask: impl FnOnce(Arc<HubScripts>, Commands) -> F + Send + 'static,
-        answer: impl FnOnce(Result<T, StorageFault>) + Send + 'static,
+        handle: &HubHandle,
+        question: Question,
+        ask: impl Fn(Arc<HubScripts>, Commands) -> F + Send + Sync + 'static,
+        answer: impl FnOnce(&HubHandle, Result<T, Failed>) + Send + 'static,
     ) where
         T: Send + 'static,
         F: Future<Output = Result<T, RedisError>> + Send,
     {
-        let (server, commands, scripts) = (self.server.clone(), self.commands.clone(), self.scripts.clone());
+        let (reach, scripts, orders) = (self.reach.clone(), self.scripts.clone(), self.orders.clone());
+        let (within, handle) = (self.answer, handle.clone());
         self.runtime.spawn(async move {
-            let result = match connected(&server, &commands).await {
-                Err(error) => Err(error),
-                Ok(connection) => ask(scripts, connection).await,
-            };
-            if result.as_ref().is_err_and(RedisError::is_unrecoverable_error) {
-                *commands.lock().await = None;
-            }
-            answer(result.map_err(|error| failed(&error)));
+            let send = |commands| ask(scripts.clone(), commands);
+            let result = asking::ask(&reach, within, question, send).await;
+            let result = result.map(|Answered { value, moved }| {
+                if moved {
+                    // The receiver ends only with its runtime.
+                    let _ = orders.send(Order::Leave(handle.clone()));
+                }
+                value
+            });
+            answer(&handle, result);
         });
     }
 }
@@ -138,21 +160,17 @@ fn resp3(url: &str) -> Result<ConnectionInfo, RedisError> {
     Ok(info.set_redis_settings(settings))
 }
 
-async fn connected(server: &Server, commands: &Mutex<Option<Commands>>) -> Result<Commands, RedisError> {
-    let mut held = commands.lock().await;
-    if let Some(connection) = &*held {
-        return Ok(connection.clone());
-    }
-    Ok(held.insert(server.connect().await?).clone())
-}
-
 async fn execute(mut to: Subscriptions, names: HubNames, mut orders: mpsc::UnboundedReceiver<Order>) {
     while let Some(order) = orders.recv().await {
         match order {
             Order::Subscribe(handle, shard, id, topic) => {
                 to.subscribe(&handle, shard, id, names.channel(&topic)).await;
             }
-            Order::Unsubscribe(handle, id, topic) => to.unsubscribe(&handle, id, names.channel(&topic)).await,
+            Order::Unsubscribe(handle, id, topic) => {
+                to.unsubscribe(&handle, id, &names.channel(&topic)).await
+            }
+            Order::Abandon(handle, id, topic) => to.abandon(&handle, id, &names.channel(&topic)).await,
+            Order::Leave(handle) => to.leave(&handle),
         }
     }
 }
@@ -168,36 +186,57 @@ impl Backend for RedisBackend {
             Command::Unsubscribe { id, topic } => {
                 let _ = self.orders.send(Order::Unsubscribe(handle, id, topic));
             }
+            Command::Abandon { id, topic } => {
+                let _ = self.orders.send(Order::Abandon(handle, id, topic));
+            }
             Command::Position { ticket, topic, seen, nonce } => self.run(
-                move |scripts, mut commands| async move {
-                    commands.call(&scripts.position(Asked { topic: &topic, seen, nonce })).await
+                &handle,
+                Question::Position,
+                move |scripts, mut commands| {
+                    let topic = topic.clone();
+                    async move { commands.call(&scripts.position(Asked { topic: &topic, seen, nonce })).await }
                 },
-                move |result| {
-                    let result = result.and_then(|value| standing(&value));
+                move |handle, result| {
+                    let result = result.map_err(StorageFault::from).and_then(|value| standing(&value));
                     handle.complete(shard, ticket.complete(result));
                 },
             ),
-            Command::Publish { ticket, topic, seen, nonce, token, kind, payload, at } => self.run(
-                move |scripts, mut commands| async move {
-                    let asked = Asked { topic: &topic, seen, nonce };
-                    let offer = Offer { token: &token, at, kind: &kind, payload: &payload };
-                    commands.call(&scripts.publish(asked, offer)).await
-                },
-                move |result| {
-                    let result = result.and_then(|value| minted(&value));
-                    handle.complete(shard, ticket.complete(result));
-                },
-            ),
+            Command::Publish { ticket, topic, seen, nonce, token, kind, payload, at } => {
+                let offered = Arc::new((topic, token, kind, payload));
+                self.run(
+                    &handle,
+                    Question::Publish,
+                    move |scripts, mut commands| {
+                        let offered = offered.clone();
+                        async move {
+                            let (topic, token, kind, payload) = &*offered;
+                            let asked = Asked { topic, seen, nonce };
+                            commands.call(&scripts.publish(asked, Offer { token, at, kind, payload })).await
+                        }
+                    },
+                    move |handle, result| {
+                        let result = match result {
+                            Ok(value) => minted(&value),
+                            Err(Failed::Refused(fault)) => Ok(Minted::Refused(fault)),
+                            Err(Failed::Open(fault)) => Err(fault),
+                        };
+                        handle.complete(shard, ticket.complete(result));
+                    },
+                );
+            }
             Command::History { ticket, .. } if self.scripts.keeping().history_events_max == 0 => {
                 let none = "expected a shared history, found a hub without one".to_owned();
                 handle.complete(shard, ticket.complete(Err(fault(StorageCause::Missing, none))));
             }
             Command::History { ticket, topic, after, events_max } => self.run(
-                move |scripts, mut commands| async move {
-                    history::read(&scripts, &mut commands, (&topic, after, events_max)).await
+                &handle,
+                Question::History,
+                move |scripts, mut commands| {
+                    let topic = topic.clone();
+                    async move { history::read(&scripts, &mut commands, (&topic, after, events_max)).await }
                 },
-                move |result| {
-                    let result = result.and_then(|read| read);
+                move |handle, result| {
+                    let result = result.map_err(StorageFault::from).and_then(|read| read);
                     handle.complete(shard, ticket.complete(result));
                 },
             ),

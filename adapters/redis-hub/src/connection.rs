@@ -2,7 +2,8 @@
 //!
 //! A server's push messages are handed to the hub in the order of their connection, by the task that
 //! reads it: nothing lies between them. A connection is used until it ends; its end is told for every
-//! subscription on it, and the next request makes another one.
+//! subscription on it, and the next request makes another one. One that a topic was silent on takes no
+//! further subscription: it stays for those that it still carries.
 
 use crate::script::PubSub;
 use crate::wire::decode;
@@ -19,6 +20,10 @@ use strandline_hub::{HubHandle, ShardId};
 /// Redirections followed for one subscription: from anywhere to the owner, and once more while slots move.
 const HOPS_MAX: usize = 4;
 
+/// Connections that are kept for what they carry and take nothing new. Beyond that the one that carries the
+/// least is given up.
+const RETIRED_MAX: usize = 8;
+
 /// Whose a channel is: one subscription at a time. `None` once the connection has ended.
 type Routes = Option<BTreeMap<Vec<u8>, (ShardId, SubscriptionId)>>;
 
@@ -28,12 +33,28 @@ struct Live {
     routes: Arc<Mutex<Routes>>,
 }
 
+impl Live {
+    /// How many subscriptions it carries; `None` once it has ended.
+    fn carries(&self) -> Option<usize> {
+        lock(&self.routes).as_ref().map(BTreeMap::len)
+    }
+
+    /// Takes the way of a channel away, if it is this subscription's.
+    fn forget(&self, id: SubscriptionId, channel: &str) -> bool {
+        let mut routes = lock(&self.routes);
+        let Some(open) = routes.as_mut() else { return false };
+        let ours = open.get(channel.as_bytes()).is_some_and(|(_, current)| *current == id);
+        ours && open.remove(channel.as_bytes()).is_some()
+    }
+}
+
 /// The subscriptions of one backend.
 pub(crate) struct Subscriptions {
     pubsub: PubSub,
     seeds: Vec<ConnectionInfo>,
     answer_ms: u64,
     live: BTreeMap<String, Live>,
+    retired: Vec<Live>,
 }
 
 fn lock(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
@@ -42,7 +63,7 @@ fn lock(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
 
 impl Subscriptions {
     pub(crate) const fn new(pubsub: PubSub, seeds: Vec<ConnectionInfo>, answer_ms: u64) -> Self {
-        Self { pubsub, seeds, answer_ms, live: BTreeMap::new() }
+        Self { pubsub, seeds, answer_ms, live: BTreeMap::new(), retired: Vec::new() }
     }
 
     /// Asks for a channel. The hub hears of its confirmation in the order of the connection, or that
@@ -96,21 +117,39 @@ impl Subscriptions {
     }
 
     /// Ends a subscription, unless the channel is another one's already.
-    pub(crate) async fn unsubscribe(&mut self, handle: &HubHandle, id: SubscriptionId, channel: String) {
-        for live in self.live.values() {
-            {
-                let mut routes = lock(&live.routes);
-                let Some(open) = routes.as_mut() else { continue };
-                if open.get(channel.as_bytes()).is_none_or(|(_, current)| *current != id) {
-                    continue;
-                }
-                open.remove(channel.as_bytes());
-            }
-            let command = redis::cmd(self.pubsub.unsubscribe()).arg(&channel).clone();
-            if command.exec_async(&mut live.connection.clone()).await.is_err() {
-                lose(handle, &live.routes);
-            }
-            return;
+    pub(crate) async fn unsubscribe(&mut self, handle: &HubHandle, id: SubscriptionId, channel: &str) {
+        let mut all = self.live.values().chain(&self.retired);
+        let Some(live) = all.find(|live| live.forget(id, channel)) else { return };
+        let command = redis::cmd(self.pubsub.unsubscribe()).arg(channel).clone();
+        if command.exec_async(&mut live.connection.clone()).await.is_err() {
+            lose(handle, &live.routes);
+        }
+    }
+
+    /// Ends a subscription that is silent. The next one goes over another connection: it may be that this
+    /// one leads to a server that nobody publishes to any more.
+    pub(crate) async fn abandon(&mut self, handle: &HubHandle, id: SubscriptionId, channel: &str) {
+        let carries = |live: &Live| {
+            let routes = lock(&live.routes);
+            let route = routes.as_ref().and_then(|open| open.get(channel.as_bytes()));
+            route.is_some_and(|(_, current)| *current == id)
+        };
+        let address = self.live.iter().find(|(_, live)| carries(live)).map(|(address, _)| address.clone());
+        self.retired.extend(address.and_then(|address| self.live.remove(&address)));
+        self.unsubscribe(handle, id, channel).await;
+        self.retired.retain(|live| live.carries().is_some_and(|count| count > 0));
+        while self.retired.len() > RETIRED_MAX {
+            let least = (0..self.retired.len()).min_by_key(|at| self.retired[*at].carries());
+            let least = self.retired.swap_remove(least.expect("more than the bound"));
+            lose(handle, &least.routes);
+        }
+    }
+
+    /// Gives every connection up: what they carried is asked for where the addresses lead now.
+    pub(crate) fn leave(&mut self, handle: &HubHandle) {
+        let retired = std::mem::take(&mut self.retired);
+        for live in std::mem::take(&mut self.live).into_values().chain(retired) {
+            lose(handle, &live.routes);
         }
     }
 

@@ -6,10 +6,12 @@
 //! What the answers mean is decided by the core's hub. The client library is kept from subscribing
 //! again by itself: a lost connection is told to the hub, which asks anew.
 
+mod asking;
 mod backend;
 mod connection;
 mod history;
 mod names;
+mod reach;
 mod script;
 mod server;
 mod wire;

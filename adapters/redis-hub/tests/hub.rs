@@ -5,22 +5,16 @@
     reason = "a test names what it expects, and fails on the rest or passes over it"
 )]
 
+#[path = "support/listening.rs"]
+mod listening;
 mod support;
 
-use futures::StreamExt as _;
-use std::time::Duration;
-use strandline_core::coverage::{From, HubConfig, HubTimes, Item, Outcome, Publish, Reason, TopicName};
+use listening::{event, next, topic};
+use strandline_core::coverage::{From, HubConfig, HubTimes, Item, Outcome, Reason};
 use strandline_core::id::Run;
-use strandline_hub::{Delivery, HandleOptions, HubHandle, Start, Subscription};
+use strandline_hub::{HandleOptions, HubHandle, Start, Subscription};
 use strandline_redis_hub::{HubNames, RedisBackend, RedisOptions};
 use support::Server;
-
-/// Long enough on any machine; nothing is asserted about time.
-const GIVE_UP: Duration = Duration::from_secs(120);
-
-fn topic() -> TopicName {
-    TopicName::parse("orders").unwrap()
-}
 
 fn instance(server: &Server, number: u8) -> HubHandle {
     instance_with(server, number, false)
@@ -38,29 +32,12 @@ fn instance_with(server: &Server, number: u8, history: bool) -> HubHandle {
     hub
 }
 
-async fn next(stream: &mut Subscription) -> Item {
-    let Delivery { item, .. } =
-        tokio::time::timeout(GIVE_UP, stream.next()).await.expect("an item in time").expect("an open stream");
-    item
-}
-
-/// The payload of the next event, whatever notices stand before it.
-async fn event(stream: &mut Subscription) -> String {
-    loop {
-        if let Item::Event { entry, .. } = next(stream).await {
-            return String::from_utf8(entry.payload.to_vec()).unwrap();
-        }
-    }
-}
-
 async fn opened(hub: &HubHandle, start: Start<'_>) -> Subscription {
-    let mut stream = hub.subscribe(&[topic()], start).unwrap();
-    assert!(matches!(next(&mut stream).await, Item::Opened(_)));
-    stream
+    listening::opened(hub, &topic(), start).await
 }
 
 async fn publish(hub: &HubHandle, text: &str, token: Option<&str>) -> Outcome {
-    hub.publish(&topic(), Publish { token, ..Publish::new(text.as_bytes()) }).await.unwrap()
+    listening::publish(hub, &topic(), text, token).await
 }
 
 async fn refused(hub: &HubHandle, id: &str) -> Reason {

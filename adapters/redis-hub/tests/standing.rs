@@ -32,7 +32,7 @@ impl Bench {
         let offer = Offer { token, at: WallTime(0), kind: "", payload: b"x" };
         match self.scripts.run_publish(&mut self.connection, asked, offer).unwrap() {
             Minted::Accepted(accepted) => accepted.mark,
-            Minted::NoSequence => panic!("expected a mark, found no sequence"),
+            other @ (Minted::NoSequence | Minted::Refused(_)) => panic!("expected a mark, found {other:?}"),
         }
     }
 

@@ -38,11 +38,22 @@ pub trait Together: ConnectionLike + Clone + Send {
         commands: &Pipeline,
         key: &str,
     ) -> impl Future<Output = RedisResult<Vec<Value>>> + Send;
+
+    /// Whether all that is sent over it and its clones reaches one process, in order, and it ends with that:
+    /// what was told over it is then older than what is sent after. No, unless a connection says so.
+    fn is_to_one_process(&self) -> bool {
+        false
+    }
 }
 
 impl Together for MultiplexedConnection {
     async fn together(&mut self, commands: &Pipeline, _key: &str) -> RedisResult<Vec<Value>> {
         self.req_packed_commands(commands, 0, commands.len()).await
+    }
+
+    /// It is never made anew.
+    fn is_to_one_process(&self) -> bool {
+        true
     }
 }
 
@@ -72,6 +83,13 @@ impl Together for Connection {
             (to, asking) = (node, for_once);
         }
         Err(too_many_hops())
+    }
+
+    fn is_to_one_process(&self) -> bool {
+        match self {
+            Self::One(one) => one.is_to_one_process(),
+            Self::Cluster(_) => false,
+        }
     }
 }
 

@@ -125,8 +125,16 @@ fn names(value: &mut Value) -> Read<Vec<ConsumerName>> {
     Ok(names)
 }
 
+/// A quick way's answer in few words is one text, which a server makes sooner than a list of them.
+fn spread(value: Value) -> Value {
+    let Value::BulkString(bytes) = &value else { return value };
+    let words = bytes.split(|byte| *byte == b' ').map(|word| Value::BulkString(word.to_vec()));
+    Value::Array(core::iter::once(Value::BulkString(b"same".to_vec())).chain(words).collect())
+}
+
 /// Reads a script's answer.
-pub(crate) fn decode(mut value: Value, op: &StreamOp, layout: Layout) -> Read<Answer> {
+pub(crate) fn decode(value: Value, op: &StreamOp, layout: Layout) -> Read<Answer> {
+    let mut value = spread(value);
     let [kind, at, rest @ ..] = list(&mut value)? else { return Err(strange("an answer", &value)) };
     let at = ServerTime::from_us(number(at)?);
     let result = match (text(kind)?.as_str(), rest) {
@@ -238,4 +246,17 @@ fn told(verb: &Verb, rest: &mut [Value]) -> Read<Told> {
         }
         (_, _) => return Err(strange("the reply of this operation", &rest)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_the_same_answer_as_a_list_of_them() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let list = Value::Array(["same", "1700000000000000", "5-0", "1"].map(text).to_vec());
+        assert_eq!(spread(text("1700000000000000 5-0 1")), list);
+        assert_eq!(spread(list.clone()), list);
+    }
 }

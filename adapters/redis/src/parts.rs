@@ -10,8 +10,9 @@ struct Part<'a> {
     text: String,
 }
 
-/// Texts that are run in their order, each behind those parts of its own library that it uses, or that are
-/// used behind it. Comments of the libraries are left out.
+/// Texts that are run in their order, each with a library, behind those parts of the libraries that it uses and
+/// no earlier one did: who stops at the first pays for nothing of the second. A text uses no library behind its
+/// own. Comments of the libraries are left out.
 ///
 /// A part is used if its name stands anywhere in what is taken, be it as the name of a field: rather one
 /// too many is taken than one too few.
@@ -23,18 +24,21 @@ pub(crate) fn with_what_they_use<const N: usize>(texts: [(&str, &str); N]) -> St
             by_name.entry(part.name).or_default().push((of, at));
         }
     }
-    let mut taken = BTreeSet::new();
-    let mut unread: Vec<&str> = texts.iter().map(|(_, text)| *text).collect();
-    while let Some(text) = unread.pop() {
-        for (of, at) in words(text).filter_map(|word| by_name.remove(word)).flatten() {
-            taken.insert((of, at));
-            unread.push(&libraries[of][at].text);
-        }
-    }
     let mut script = String::new();
-    for (of, (_, text)) in texts.iter().enumerate() {
-        let parts = taken.range((of, 0)..(of + 1, 0));
-        parts.for_each(|&(of, at)| script.push_str(&libraries[of][at].text));
+    for (at, (_, text)) in texts.iter().enumerate() {
+        let mut taken = BTreeSet::new();
+        let mut unread: Vec<&str> = vec![text];
+        while let Some(text) = unread.pop() {
+            for word in words(text) {
+                let Some(named) = by_name.get_mut(word) else { continue };
+                let reached = named.iter().take_while(|(of, _)| *of <= at).count();
+                for (of, part) in named.drain(..reached) {
+                    taken.insert((of, part));
+                    unread.push(&libraries[of][part].text);
+                }
+            }
+        }
+        taken.into_iter().for_each(|(of, part)| script.push_str(&libraries[of][part].text));
         script.push_str(text);
     }
     script
@@ -132,10 +136,10 @@ return S.stores('x')
     }
 
     #[test]
-    fn what_is_used_behind_its_text_stands_before_it() {
+    fn what_only_a_later_text_uses_stands_behind_the_earlier_one() {
         let first = ("local clock = 1\nlocal unused = 2\nlocal shared = 3\n", "quick(clock)\n");
         let second = ("local mine = shared\n", "return mine\n");
-        let expected = "local clock = 1\nlocal shared = 3\nquick(clock)\nlocal mine = shared\nreturn mine\n";
+        let expected = "local clock = 1\nquick(clock)\nlocal shared = 3\nlocal mine = shared\nreturn mine\n";
         assert_eq!(with_what_they_use([first, second]), expected);
     }
 }

@@ -4,6 +4,7 @@
 use crate::parts::with_what_they_use;
 use redis::Script;
 use std::sync::LazyLock;
+use strandline_core::stream::limits::{ONCE_DROPPED_MAX, ONCE_RECORDS_MAX};
 use strandline_core::stream::{Layout, Verb};
 
 const FIRST: &str = include_str!("lua/first.lua");
@@ -92,6 +93,7 @@ const fn quick(name: Name, layout: Layout) -> &'static str {
         (Layout::Tagged, Name::GroupRead) => include_str!("lua/quick_tagged_group_read.lua"),
         (Layout::Tagged, Name::GroupAck) => include_str!("lua/quick_tagged_group_ack.lua"),
         (Layout::Pulse, Name::Add) => include_str!("lua/quick_pulse_add.lua"),
+        (Layout::Pulse, Name::AddOnce) => include_str!("lua/quick_pulse_add_once.lua"),
         (Layout::Pulse, Name::GroupRead) => include_str!("lua/quick_pulse_group_read.lua"),
         (_, _) => "",
     }
@@ -124,7 +126,11 @@ impl Scripts {
             Layout::Tagged => ('1', TAGGED, QUICK_TAGGED),
         };
         let library = format!("local S_VERSION = '{version}'\n{COMMON}\n{brings}\n{EFFECTS}\n");
-        let first = format!("{FIRST}\n{quick_ways}\n");
+        // What is handed to a command is text: a server takes its time to make one of a number.
+        let bounds = format!(
+            "local ONCE_RECORDS_MAX = {ONCE_RECORDS_MAX}\nlocal ONCE_DROPPED_MAX = '{ONCE_DROPPED_MAX}'\n"
+        );
+        let first = format!("{bounds}{FIRST}\n{quick_ways}\n");
         let compiled = ALL.iter().enumerate().map(|(at, (name, body))| {
             assert_eq!(*name as usize, at, "scripts stand in the order of their names");
             let text = with_what_they_use([(&first, quick(*name, layout)), (&library, body)]);

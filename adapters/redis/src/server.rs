@@ -29,6 +29,9 @@ pub struct Server<C> {
     scripts: &'static Scripts,
     /// Clones ask over the same connection, and learn from each other.
     supposed: Arc<Mutex<BTreeMap<StreamName, u64>>>,
+    /// Where the server was last told to stand, over this very connection, if that lasts: it goes with the
+    /// connection.
+    stood: Arc<Mutex<Option<Standing>>>,
 }
 
 /// Most streams whose generation is remembered; forgetting costs one more round trip.
@@ -47,7 +50,8 @@ enum Asked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Beside {
     Nothing,
-    /// Where the server stands, before and after.
+    /// Where the server stands, before and after. What was told before an earlier operation's end, over one
+    /// connection to one process, need not be asked again.
     Standing,
     /// That this many replicas follow, within so many milliseconds.
     Replicas(u32, u64),
@@ -73,7 +77,7 @@ impl<C: Together> Server<C> {
     #[must_use]
     pub fn new(connection: C, names: Names) -> Self {
         let scripts = Scripts::of(names.layout());
-        Self { connection, names, scripts, supposed: Arc::default() }
+        Self { connection, names, scripts, supposed: Arc::default(), stood: Arc::default() }
     }
 
     /// The layout.
@@ -178,6 +182,17 @@ impl<C: Together> Server<C> {
         supposed.insert(stream.clone(), generation);
     }
 
+    fn stood(&self) -> Option<Standing> {
+        *self.stood.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers may cross: then an older standing takes the place of a newer one, which is as good.
+    fn stands(&self, after: Option<Standing>) {
+        let Some(after) = after.filter(|_| self.connection.is_to_one_process()) else { return };
+        let mut stood = self.stood.lock().unwrap_or_else(PoisonError::into_inner);
+        *stood = after.is_lasting().then_some(after);
+    }
+
     async fn ask(&mut self, op: &StreamOp, supposed: u64, beside: Beside) -> (Asked, Told) {
         let script = self.scripts.get(Name::of(&op.verb));
         let by_hash = encode("EVALSHA", &script.hash, op, &self.names, supposed);
@@ -195,11 +210,14 @@ impl<C: Together> Server<C> {
     async fn send(&mut self, script: &Cmd, op: &StreamOp, beside: Beside) -> (RedisResult<Value>, Told) {
         let mut commands = Pipeline::new();
         commands.ignore_errors();
+        // Read before anything is sent: what is told from then on may be newer than this operation.
+        let stood = self.stood();
         match beside {
             Beside::Nothing => {
                 let answer = self.connection.req_packed_command(script).await.and_then(Value::extract_error);
                 return (answer, Told::default());
             }
+            Beside::Standing if stood.is_some() => commands.add_command(script.clone()).add_command(info()),
             Beside::Standing => commands.add_command(info()).add_command(script.clone()).add_command(info()),
             Beside::Replicas(replicas, wait_ms) => {
                 let mut wait = redis::cmd("WAIT");
@@ -213,8 +231,13 @@ impl<C: Together> Server<C> {
         };
         let mut told = Told::default();
         let answer = match (beside, values.as_slice()) {
-            (Beside::Standing, [before, answer, after]) => {
-                told.standing = standing(before).zip(standing(after)).and_then(|(b, a)| a.beside(&b));
+            (Beside::Standing, [before @ .., answer, after])
+                if before.len() == usize::from(stood.is_none()) =>
+            {
+                let before = stood.or_else(|| standing(before.first()?));
+                let after = standing(after);
+                told.standing = before.zip(after).and_then(|(before, after)| after.beside(&before));
+                self.stands(after);
                 answer
             }
             (Beside::Replicas(..), [answer, replicas]) => {
@@ -261,3 +284,6 @@ fn refused_or_nothing(error: &RedisError) -> Asked {
         None => Asked::Nothing,
     }
 }
+
+#[cfg(test)]
+mod tests;

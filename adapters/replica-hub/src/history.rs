@@ -55,6 +55,7 @@ impl Backend for LogBackend {
             }
             command @ (Command::Subscribe { .. }
             | Command::Unsubscribe { .. }
+            | Command::Abandon { .. }
             | Command::Position { .. }
             | Command::Publish { .. }) => unreachable!("a hub fed by a log wants {command:?}"),
         }

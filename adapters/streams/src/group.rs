@@ -14,8 +14,8 @@ use strandline_core::stream::settings::TakeSettings;
 use strandline_core::stream::{ConsumerName, GroupName, Ids, Start, StreamName};
 
 /// Settings of a group and of one of its consumers. All consumers of a group must agree on filter, start,
-/// `no_ack` and grace. Defaults: from the newest, all topics, 1000 events per read, 5 s per wait, 20 s of
-/// grace, a lease of 1 s, 16 deliveries.
+/// `no_ack` and grace. Defaults: from the newest, all topics, 1000 events per read, none read ahead, 5 s per
+/// wait, 20 s of grace, a lease of 1 s, 16 deliveries.
 #[must_use = "a builder joins its consumer by `consumer`"]
 pub struct GroupBuilder {
     streams: Streams,
@@ -24,6 +24,7 @@ pub struct GroupBuilder {
     settings: TakeSettings,
     lease: Option<Duration>,
     deliveries_max: Option<u64>,
+    reads_ahead: bool,
 }
 
 impl GroupBuilder {
@@ -35,6 +36,7 @@ impl GroupBuilder {
             settings: TakeSettings::new(),
             lease: None,
             deliveries_max: Some(DELIVERIES_MAX_DEFAULT),
+            reads_ahead: false,
         }
     }
 
@@ -75,9 +77,19 @@ impl GroupBuilder {
         self
     }
 
-    /// At most so many events per read.
+    /// At most so many events per read. The next are taken when it is polled for them, and all handed out: see
+    /// [`GroupBuilder::read_ahead`].
     pub fn max_polled(mut self, events: u32) -> Self {
         self.settings = self.settings.max_polled(events);
+        self
+    }
+
+    /// Takes the next events as soon as the last one is handed out, while that is processed: for short work,
+    /// which else waits for every read. The consumer then holds one event more than
+    /// [`GroupBuilder::max_polled`]. Without it a worker leaves to others what it has not begun, which is what
+    /// long work wants: what was taken ahead waits behind it, even if others are idle.
+    pub const fn read_ahead(mut self) -> Self {
+        self.reads_ahead = true;
         self
     }
 
@@ -131,7 +143,7 @@ impl GroupBuilder {
         };
         let consume = consume.checked()?;
         let mut refused = None;
-        let seated = Seated::new(self.streams, |client, now| {
+        let seated = Seated::new(self.streams, self.reads_ahead, |client, now| {
             client.handle_consumer(now, &self.handles, consume).unwrap_or_else(|error| {
                 refused = Some(error);
                 strandline_core::stream::client::PartyId::NONE

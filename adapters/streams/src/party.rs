@@ -12,20 +12,27 @@ use strandline_core::time::Now;
 pub(crate) struct Seated {
     streams: Streams,
     pub(crate) party: PartyId,
+    reads_ahead: bool,
     done: bool,
 }
 
 /// What a look into the mailbox found.
 enum Look {
     Item(Item),
+    /// An item with none behind it so far.
+    Last(Item),
     Ended(End),
     Empty,
 }
 
 impl Seated {
-    pub(crate) fn new(streams: Streams, make: impl FnOnce(&mut StreamClient, Now) -> PartyId) -> Self {
+    pub(crate) fn new(
+        streams: Streams,
+        reads_ahead: bool,
+        make: impl FnOnce(&mut StreamClient, Now) -> PartyId,
+    ) -> Self {
         let party = streams.alive.0.seat(make);
-        Self { streams, party, done: false }
+        Self { streams, party, reads_ahead, done: false }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -81,6 +88,7 @@ impl Seated {
             return Poll::Ready(None);
         }
         let look = self.mailbox(|mailbox| match (mailbox.items.pop_front(), &mailbox.end) {
+            (Some(item), None) if mailbox.items.is_empty() => Look::Last(item),
             (Some(item), _) => Look::Item(item),
             (None, Some(end)) => Look::Ended(end.clone()),
             (None, None) => {
@@ -90,6 +98,13 @@ impl Seated {
         });
         match look {
             Some(Look::Item(item)) => Poll::Ready(Some(Ok(item))),
+            Some(Look::Last(item)) => {
+                // What follows comes while this one is worked on.
+                if self.reads_ahead {
+                    self.want();
+                }
+                Poll::Ready(Some(Ok(item)))
+            }
             Some(Look::Ended(End::Failed(failure))) => {
                 self.done = true;
                 Poll::Ready(Some(Err(failure)))
@@ -99,10 +114,14 @@ impl Seated {
                 Poll::Ready(None)
             }
             Some(Look::Empty) => {
-                self.shared().turn(|state, now| state.client.handle_want(now, self.party));
+                self.want();
                 Poll::Pending
             }
         }
+    }
+
+    fn want(&self) {
+        self.shared().turn(|state, now| state.client.handle_want(now, self.party));
     }
 }
 

@@ -47,7 +47,7 @@ impl ReaderBuilder {
         self
     }
 
-    /// At most so many events per read.
+    /// At most so many events per read. The next are read as soon as the last of them is handed out.
     pub fn max_polled(mut self, events: u32) -> Self {
         self.settings = self.settings.max_polled(events);
         self
@@ -66,7 +66,7 @@ impl ReaderBuilder {
     pub async fn open(self) -> Result<Reader, Failure> {
         let taking = self.settings.taking()?;
         let seated =
-            Seated::new(self.streams, |client, now| client.handle_reader(now, &self.handles, taking));
+            Seated::new(self.streams, true, |client, now| client.handle_reader(now, &self.handles, taking));
         seated.ready().await?;
         Ok(Reader { seated })
     }

@@ -1,6 +1,7 @@
 //! One caller: an operation of ours, or the plain commands it stands for.
 
 use super::server::RedisServer;
+use futures::StreamExt as _;
 use redis::aio::MultiplexedConnection;
 use std::error::Error;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use strandline_core::stream::{
 };
 use strandline_embedded::Embedded;
 use strandline_redis::{ANSWER_MS_DEFAULT, Address, Connect as _, Connection, Names, Server};
-use strandline_streams::{Stream, Streams};
+use strandline_streams::{Consumer, Item, Stream, StreamBuilder, Streams};
 
 /// Bytes of a payload.
 const PAYLOAD_BYTES: usize = 200;
@@ -72,6 +73,7 @@ impl Work {
 enum Way {
     Ours(Box<Server<Connection>>),
     Handle(Stream),
+    Consumer(Box<Consumer>),
     Plain(MultiplexedConnection),
     Embedded(Embedded),
 }
@@ -188,9 +190,10 @@ impl Caller {
                 }
                 Side::Handle(_) => {
                     let streams = Streams::connect(&server.url(), names(layout)).await;
-                    let stream = streams.expect("the server answers").stream("published");
-                    let stream = stream.handle().expect("a name");
-                    ways.extend((0..each).map(|_| Way::Handle(stream.clone())));
+                    let streams = streams.expect("the server answers");
+                    for _ in 0..each {
+                        ways.push(by_a_handle(&streams, work, &group).await);
+                    }
                 }
             }
             for (caller, way) in ways.into_iter().enumerate() {
@@ -229,8 +232,10 @@ impl Caller {
             }
             return;
         }
-        if let Way::Handle(stream) = &self.way {
-            return stream.open().await.expect("it is allowed");
+        match &self.way {
+            Way::Handle(stream) => return stream.open().await.expect("it is allowed"),
+            Way::Consumer(_) => return,
+            Way::Ours(_) | Way::Embedded(_) | Way::Plain(_) => {}
         }
         self.ask(Verb::Open).await;
         if let Work::Consume = self.work {
@@ -249,7 +254,7 @@ impl Caller {
         let outcome = match &mut self.way {
             Way::Ours(server) => server.apply(&op).await,
             Way::Embedded(embedded) => embedded.apply(op.clone()).await,
-            Way::Handle(_) | Way::Plain(_) => unreachable!("they have calls of their own"),
+            Way::Handle(_) | Way::Consumer(_) | Way::Plain(_) => unreachable!("they have calls of their own"),
         };
         let Outcome::Answered { result, .. } = outcome else { panic!("the server answers") };
         self.handle.answered(&op.verb, &result);
@@ -272,6 +277,9 @@ impl Caller {
             stream.add(event()).await.expect("it is allowed");
             return 1;
         }
+        if let Way::Consumer(consumer) = &mut self.way {
+            return consume(consumer).await;
+        }
         match self.work {
             Work::Publish => {
                 self.ask(Verb::Add { event: event(), condition: Condition::Always }).await;
@@ -293,6 +301,36 @@ impl Caller {
             }
         }
     }
+}
+
+/// What an application has: a handle to publish by, or a consumer.
+async fn by_a_handle(streams: &Streams, work: Work, group: &GroupName) -> Way {
+    let handle = |builder: StreamBuilder| builder.handle().expect("a name");
+    match work {
+        Work::Publish => Way::Handle(handle(streams.stream("published"))),
+        Work::Once => unreachable!("nothing is measured of it"),
+        Work::Consume => {
+            let stream = handle(streams.stream("consumed").unbounded());
+            let group = stream.group(group.as_str()).start(Start::Oldest).max_polled(BATCH).read_ahead();
+            Way::Consumer(Box::new(group.consumer("c").await.expect("it is allowed")))
+        }
+    }
+}
+
+/// One batch, settled at once.
+async fn consume(consumer: &mut Consumer) -> u64 {
+    let mut ids = Vec::new();
+    let mut stream = None;
+    while ids.len() < BATCH as usize {
+        let item = consumer.next().await.expect("it goes on").expect("the server answers");
+        let Item::Event(delivery) = item else { panic!("an event") };
+        ids.push(delivery.id);
+        stream = Some(delivery.stream);
+    }
+    let (count, stream) = (full(ids.len()), stream.expect("a full batch"));
+    let acked = consumer.ack_all(&stream, Ids::new(ids).expect("few")).await.expect("it is allowed");
+    assert_eq!(acked, count, "nobody else has them");
+    count
 }
 
 async fn plain_consume(

@@ -164,6 +164,13 @@ pub enum PublishError {
         /// The first of them.
         found: char,
     },
+    /// The kind is a name of the notices that clients get, or ends as one that says base64: its events could
+    /// not be told from those.
+    #[error("expected a kind of your own, found {found:?} in it, which frames have themselves")]
+    ReservedKind {
+        /// The name, or the end.
+        found: &'static str,
+    },
     /// Every topic that has a state is in use.
     #[error("expected room for another topic, found the limit of {max}")]
     Topics {
@@ -200,6 +207,8 @@ pub enum Outcome {
     Accepted(Accepted),
     /// The server could mint no sequence; nothing was sent.
     NoSequence,
+    /// It is not in: the server refused it before it did anything, or could not be reached.
+    Refused(StorageFault),
     /// It may be in or not. A repeat with the same token is safe.
     Uncertain(StorageFault),
 }
@@ -317,6 +326,15 @@ pub enum Command {
     },
     /// End a subscription.
     Unsubscribe {
+        /// Its number.
+        id: SubscriptionId,
+        /// The topic.
+        topic: TopicName,
+    },
+    /// End a subscription over which nothing came for three heartbeats, and with it the use of its
+    /// connection: the next subscription goes over another one, whatever this one says of itself. What
+    /// else comes over it may go on.
+    Abandon {
         /// Its number.
         id: SubscriptionId,
         /// The topic.
@@ -446,12 +464,15 @@ pub enum Standing {
 }
 
 /// What the publish script did.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Minted {
     /// Published, now or by an earlier run with the same token.
     Accepted(Accepted),
     /// The key holds something that is not ours: no position was minted, nothing was published.
     NoSequence,
+    /// It did not run: the server says so in its own words, as a replica does that takes no writes, or it
+    /// was never asked. Whatever leaves that open is a fault instead.
+    Refused(StorageFault),
 }
 
 /// The answer to a [`Command`].

@@ -92,13 +92,13 @@ impl Default for HubLimits {
 #[derive(Clone, Copy, Debug)]
 pub struct HubTimes {
     /// A topic of which nothing was heard for this long is asked about; after three such periods
-    /// without an answer on the channel its coverage ends.
+    /// without an answer on the channel its coverage ends. At least 1: a hub refuses to start with less.
     pub heartbeat_ms: u64,
     /// How long a resume waits for what the shared state says was published.
     pub settle_ms: u64,
     /// How long a subscription outlives its last subscriber.
     pub linger_ms: u64,
-    /// How long a topic of our own outlives its last publish and subscriber.
+    /// How long a topic of our own outlives its last publish and subscriber. Zero counts as 1.
     pub topic_idle_ms: u64,
     /// How long before a lost subscription is asked for again.
     pub resubscribe_ms: u64,

@@ -80,8 +80,14 @@ pub struct TopicStatus {
 
 impl Hub {
     /// An empty hub. `run` and `seed` must differ from every start before.
+    ///
+    /// # Panics
+    /// If `config.times.heartbeat_ms` is zero: such a hub would do nothing but ask.
     #[must_use]
-    pub fn new(config: HubConfig, run: Run, seed: Seed, now: Now) -> Self {
+    pub fn new(mut config: HubConfig, run: Run, seed: Seed, now: Now) -> Self {
+        assert!(config.times.heartbeat_ms > 0, "expected a heartbeat_ms of at least 1, found 0");
+        // A topic in use is looked at once in this time.
+        config.times.topic_idle_ms = config.times.topic_idle_ms.max(1);
         let limits = config.limits;
         let fed = match config.source {
             Source::Positioned { incarnation, after } => Some(Mark { incarnation, position: after }),
@@ -338,6 +344,7 @@ impl Hub {
             Due::Heartbeat => topic.on_heartbeat(shared),
             Due::Silence => topic.on_silence(shared),
             Due::Settle => topic.on_settled(shared),
+            Due::Owed => topic.on_overdue(shared),
             Due::Resubscribe => topic.ask(shared),
             Due::Linger => {
                 shared.lingering -= 1;

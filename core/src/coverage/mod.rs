@@ -20,6 +20,7 @@ mod feed;
 mod hub;
 #[cfg(feature = "lifecycle")]
 pub mod log;
+mod owed;
 mod position;
 mod publish;
 mod report;

@@ -7,6 +7,7 @@ use super::config::Source;
 use super::hub::Hub;
 use super::position::Mark;
 use super::shared::{Purpose, TopicId};
+use super::sse;
 use super::topic::Topic;
 use super::topic_name::TopicName;
 use crate::error::StorageFault;
@@ -46,9 +47,10 @@ impl Hub {
             return Err(PublishError::TooLarge { max, found });
         }
         match publish.kind.chars().find(|c| c.is_control()) {
-            Some(found) => Err(PublishError::BadKind { found }),
-            None => Ok(()),
+            Some(found) => return Err(PublishError::BadKind { found }),
+            None => {}
         }
+        sse::reserved(publish.kind).map_or(Ok(()), |found| Err(PublishError::ReservedKind { found }))
     }
 
     fn mint(&mut self, topic: &TopicName, publish: Publish<'_>) -> Result<Accepted, PublishError> {
@@ -114,6 +116,7 @@ impl Hub {
                 Outcome::Accepted(accepted)
             }
             Ok(Minted::NoSequence) => Outcome::NoSequence,
+            Ok(Minted::Refused(fault)) => Outcome::Refused(fault),
             Err(fault) => Outcome::Uncertain(fault),
         };
         self.shared.out.event(Event::Published { id, outcome });

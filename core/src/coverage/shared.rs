@@ -23,6 +23,8 @@ pub(super) enum Due {
     Silence,
     /// A resume has waited long enough.
     Settle,
+    /// What our own publishes were answered has had time enough to come.
+    Owed,
     /// A lost subscription is asked for again.
     Resubscribe,
     /// A subscription without subscribers ends.
@@ -87,7 +89,12 @@ impl Shared {
     pub(super) fn heartbeat_ms(&mut self) -> u64 {
         let number = self.number();
         let period = self.config.times.heartbeat_ms;
-        period + self.seed.number("jitter", number) % (period / 4).max(1)
+        period.saturating_add(self.seed.number("jitter", number) % (period / 4).max(1))
+    }
+
+    /// How long nothing may be heard.
+    pub(super) const fn silence_ms(&self) -> u64 {
+        self.config.times.heartbeat_ms.saturating_mul(3)
     }
 
     pub(super) fn arm(&mut self, due: Due, topic: TopicId, ms: u64) {

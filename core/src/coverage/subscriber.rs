@@ -15,17 +15,19 @@ pub(super) struct Backlog {
     pub(super) how: How,
     /// It begins where nothing was claimed, so a hole inside is told in its place.
     pub(super) across: bool,
+    /// The last item was an event of this stretch: a break that follows lies inside what is handed out.
+    inside: bool,
 }
 
 impl Backlog {
     /// What lies between a judged cursor, or a gap, and `through`.
     pub(super) const fn vouched(after: Position, through: Position, how: How) -> Self {
-        Self { after, through, how, across: false }
+        Self { after, through, how, across: false, inside: false }
     }
 
     /// What is held after `after`, holes and all.
     pub(super) const fn held(after: Position, through: Position) -> Self {
-        Self { after, through, how: How::Replayed, across: true }
+        Self { after, through, how: How::Replayed, across: true, inside: false }
     }
 }
 
@@ -140,6 +142,7 @@ impl Subscriber {
     pub(super) fn stale(&mut self, reason: Reason, buffer_kept: bool) {
         match self.phase {
             Phase::Live => {}
+            Phase::Stale(_) | Phase::Closed if !buffer_kept => return self.lose_buffer(),
             Phase::Waiting(_) | Phase::Fetching(_) | Phase::Stale(_) | Phase::Closed => return,
         }
         self.phase = Phase::Stale(reason);
@@ -154,6 +157,19 @@ impl Subscriber {
             self.truncate(cut);
         }
         self.queue.push_back(Queued::Item(Item::Stale { reason }));
+    }
+
+    /// The buffer is gone: what leans on it goes with all behind, and only how the stream stands is left to
+    /// tell.
+    pub(super) fn lose_buffer(&mut self) {
+        let leans = |queued: &Queued| matches!(queued, Queued::Backlog(_) | Queued::Overflow { .. });
+        let Some(cut) = self.queue.iter().position(leans) else { return };
+        self.truncate(cut);
+        match self.phase {
+            Phase::Stale(reason) => self.queue.push_back(Queued::Item(Item::Stale { reason })),
+            Phase::Closed => self.queue.push_back(Queued::Item(Item::Closed)),
+            Phase::Waiting(_) | Phase::Fetching(_) | Phase::Live => {}
+        }
     }
 
     /// Refuses it, or tells it so again: nothing is vouched for until [`Subscriber::sync`].
@@ -268,13 +284,14 @@ fn is_notice(queued: &Queued) -> bool {
 /// The next item of a backlog. A hole that it crosses is told before the event behind it.
 fn step(backlog: &mut Backlog, buffer: &Buffer) -> Option<Item> {
     let entry = buffer.next_after(backlog.after).filter(|e| e.mark.position <= backlog.through)?;
-    let before = entry.mark.position.before();
-    if backlog.across && entry.breaks && backlog.after < before {
+    if core::mem::replace(&mut backlog.inside, false) && backlog.across && entry.breaks {
+        // Where only order is promised what is missing may lie behind what was handed out.
+        let before = entry.mark.position.before();
         backlog.after = before;
         let at = Mark { position: before, ..entry.mark };
         return Some(Item::SyncRequired { reason: Reason::Missed, at });
     }
-    backlog.after = entry.mark.position;
+    (backlog.after, backlog.inside) = (entry.mark.position, true);
     Some(Item::Event { entry: entry.clone(), how: backlog.how })
 }
 

@@ -85,8 +85,15 @@ impl Topic {
         decide(self.evidence().as_ref(), claim)
     }
 
-    /// Coverage begins after `at`: everything above comes here from now on.
+    /// Coverage begins after `at`: everything above comes here from now on. What is held stays only if it
+    /// lies before `at`: anything else would be handed out as what followed.
     pub(super) fn begin(&mut self, shared: &mut Shared, at: Mark) {
+        let goes_on =
+            self.seen().is_some_and(|s| s.incarnation == at.incarnation && s.position <= at.position);
+        if !goes_on {
+            self.buffer.drop_all();
+            self.subscribers.values_mut().for_each(Subscriber::lose_buffer);
+        }
         self.coverage = Some(Coverage {
             incarnation: at.incarnation,
             known_from: at.position.next(),
@@ -117,7 +124,8 @@ impl Topic {
             shared.out.event(Event::CoverageLost { topic: self.name.clone(), reason });
         }
         let kept = match reason {
-            LostReason::Missed | LostReason::Behind | LostReason::OutOfOrder => true,
+            // After a close nothing is pushed out any more, and streams end behind what waits in them.
+            LostReason::Missed | LostReason::Behind | LostReason::OutOfOrder | LostReason::Closed => true,
             LostReason::ConnectionLost
             | LostReason::Resubscribed
             | LostReason::Silent
@@ -126,8 +134,7 @@ impl Topic {
             | LostReason::Rewound
             | LostReason::Reset
             | LostReason::Stopped
-            | LostReason::Idle
-            | LostReason::Closed => false,
+            | LostReason::Idle => false,
         };
         if !kept {
             self.buffer.drop_all();
@@ -187,11 +194,11 @@ impl Topic {
         }
     }
 
-    /// Tells those who leaned on what eviction took.
+    /// Tells those who leaned on what eviction took, also after the coverage of what is held has ended.
     fn overtake(&mut self, shared: &mut Shared) {
-        let Some(coverage) = self.coverage else { return };
+        let Some(seen) = self.seen() else { return };
         let evicted = self.buffer.evicted_through();
-        let mark = |position| Mark { incarnation: coverage.incarnation, position };
+        let mark = |position| Mark { position, ..seen };
         for subscriber in self.subscribers.values_mut() {
             if subscriber.overtaken(evicted, mark) {
                 shared.counters.sync_required += 1;

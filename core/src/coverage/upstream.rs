@@ -8,6 +8,7 @@ use super::api::{Command, Event, From, Message, Opened, Standing, SubscriberId, 
 use super::arrival::{Arrival, Held, classify};
 use super::config::{Sequencing, Source};
 use super::decide::{Claim, Reason};
+use super::owed::{Clock, Owed};
 use super::position::{Mark, Position};
 use super::report::{EndReason, LostReason, count};
 use super::shared::{Due, Purpose, Shared};
@@ -37,11 +38,13 @@ pub(super) struct Link {
     joined_under_way: bool,
     /// What must be reached before resumes are judged.
     target: Option<Position>,
+    /// What must come of our own publishes.
+    owed: Owed,
 }
 
 impl Link {
     pub(super) const fn new() -> Self {
-        Self { state: LinkState::Off, runs: 0, joined_under_way: false, target: None }
+        Self { state: LinkState::Off, runs: 0, joined_under_way: false, target: None, owed: Owed::new() }
     }
 
     fn up(&self) -> Option<SubscriptionId> {
@@ -76,7 +79,7 @@ impl Topic {
         let topic = self.name.clone();
         shared.out.push(Command::Subscribe { id, topic });
         // A request that is never answered must not wait for ever either.
-        shared.arm(Due::Silence, self.id, 3 * shared.config.times.heartbeat_ms);
+        shared.arm(Due::Silence, self.id, shared.silence_ms());
     }
 
     /// A new subscriber waits to be judged.
@@ -128,7 +131,7 @@ impl Topic {
     fn heard(&mut self, shared: &mut Shared) {
         let period = shared.heartbeat_ms();
         shared.arm(Due::Heartbeat, self.id, period);
-        shared.arm(Due::Silence, self.id, 3 * shared.config.times.heartbeat_ms);
+        shared.arm(Due::Silence, self.id, shared.silence_ms());
     }
 
     /// Takes what came over subscription `id`, which is this topic's.
@@ -149,11 +152,13 @@ impl Topic {
             Upstream::Confirmed => self.on_confirmed(shared, id),
             Upstream::Resubscribed => {
                 self.end(shared, LostReason::Resubscribed);
+                self.owe_nothing(shared);
                 self.on_confirmed(shared, id);
             }
             Upstream::Undecodable => {
                 self.heard(shared);
                 self.end(shared, LostReason::Undecodable);
+                self.owe_nothing(shared);
                 self.run_position(shared);
             }
             Upstream::Position { incarnation, minted } => {
@@ -210,14 +215,14 @@ impl Topic {
             Arrival::Conflict => {
                 // Two events had one position: whatever the state says now, its space is spent.
                 self.end(shared, LostReason::Rewound);
+                self.owe_nothing(shared);
                 let spent = Mark { position: Position::sequence(u64::MAX), ..mark };
                 return self.run_position_with(shared, Some(spent));
             }
             Arrival::NewSpace => {
                 self.end(shared, LostReason::NewIncarnation);
                 self.begin(shared, before);
-                // Positions of a new space do not count towards the old one's target.
-                self.link.target = None;
+                self.owe_nothing(shared);
                 self.run_position(shared);
             }
         }
@@ -232,7 +237,7 @@ impl Topic {
             None => self.begin(shared, at),
             Some(c) if c.incarnation != incarnation => {
                 self.end(shared, LostReason::NewIncarnation);
-                self.link.target = None;
+                self.owe_nothing(shared);
                 self.begin(shared, at);
             }
             Some(c) if minted > c.head => {
@@ -290,7 +295,7 @@ impl Topic {
             }
             Some(_) => {
                 self.end(shared, LostReason::NewIncarnation);
-                self.link.target = None;
+                self.owe_nothing(shared);
                 self.begin(shared, at);
             }
         }
@@ -304,17 +309,32 @@ impl Topic {
     pub(super) fn on_own_publish(&mut self, shared: &mut Shared, mark: Mark) {
         let Some(c) = self.coverage.filter(|_| self.link.up().is_some()) else { return };
         if c.incarnation == mark.incarnation && mark.position > c.head {
-            self.link.target = self.link.target.max(Some(mark.position));
-            if !shared.due.armed((Due::Settle, self.id)) {
-                shared.arm(Due::Settle, self.id, shared.config.times.settle_ms);
-            }
+            let clock = self.link.owed.add(mark.position);
+            self.turn(shared, clock);
         }
+    }
+
+    fn turn(&self, shared: &mut Shared, clock: Clock) {
+        match clock {
+            Clock::Stays => {}
+            Clock::Starts => shared.arm(Due::Owed, self.id, shared.config.times.settle_ms),
+            Clock::Stops => shared.due.disarm((Due::Owed, self.id)),
+        }
+    }
+
+    /// What must be reached belongs to an ID space, or a subscription, that is no more.
+    fn owe_nothing(&mut self, shared: &mut Shared) {
+        self.link.target = None;
+        self.link.owed = Owed::new();
+        self.turn(shared, Clock::Stops);
     }
 
     /// Judges who waits once everything the shared state spoke of has come. While a run is out its
     /// answer is waited for.
     fn settle(&mut self, shared: &mut Shared) {
         let Some(c) = self.coverage else { return };
+        let clock = self.link.owed.came(c.head);
+        self.turn(shared, clock);
         if self.link.target.is_some_and(|target| c.head < target) {
             return;
         }
@@ -360,6 +380,21 @@ impl Topic {
         }
     }
 
+    /// What our own publishes were answered did not come in time.
+    pub(super) fn on_overdue(&mut self, shared: &mut Shared) {
+        let Some((c, newest)) = self.coverage.zip(self.link.owed.take()) else { return };
+        let missed = u64::try_from(newest.get().saturating_sub(c.head.get())).unwrap_or(u64::MAX);
+        if missed > 0 {
+            self.skip(
+                shared,
+                LostReason::Behind,
+                missed,
+                Mark { incarnation: c.incarnation, position: newest },
+            );
+            self.settle(shared);
+        }
+    }
+
     /// Nothing came for one period: the heartbeat is the position script, whose message all hear.
     pub(super) fn on_heartbeat(&mut self, shared: &mut Shared) {
         if self.link.up().is_some() {
@@ -374,7 +409,7 @@ impl Topic {
         match self.link.state {
             LinkState::Asking(id) | LinkState::Up(id) => {
                 let topic = self.name.clone();
-                shared.out.push(Command::Unsubscribe { id, topic });
+                shared.out.push(Command::Abandon { id, topic });
                 self.on_lost(shared, LostReason::Silent);
                 shared.due.disarm((Due::Resubscribe, self.id));
                 self.ask(shared);
@@ -386,7 +421,7 @@ impl Topic {
     fn on_lost(&mut self, shared: &mut Shared, reason: LostReason) {
         let was_up = self.link.up().is_some();
         self.link.state = LinkState::Lost;
-        self.link.target = None;
+        self.owe_nothing(shared);
         self.quiet(shared);
         self.end(shared, reason);
         if was_up {
@@ -404,9 +439,11 @@ impl Topic {
             self.ended(shared, reason);
         }
         self.link.state = LinkState::Off;
-        self.link.target = None;
+        self.owe_nothing(shared);
         self.quiet(shared);
-        shared.due.disarm((Due::Resubscribe, self.id));
+        for due in [Due::Resubscribe, Due::Settle] {
+            shared.due.disarm((due, self.id));
+        }
         self.end(shared, lost);
     }
 

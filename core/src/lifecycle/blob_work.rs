@@ -1,6 +1,7 @@
 //! What a replica asks of the blob store on its own account: whether what is wanted came, what of the
 //! state below the floor is missing, and letting go of parts that nobody goes on with.
 
+use super::api::RequestId;
 use super::command::BlobCommand;
 use super::partials::Partial;
 use super::shared::{Purpose, Shared};
@@ -20,8 +21,8 @@ pub(super) enum BlobPurpose {
     LookWanted(Vec<BlobKey>),
     /// Which blobs of these keys are missing, and whether keys follow them.
     LookBelow(Vec<(Key, Version, BlobKey)>, Option<Key>),
-    /// A page of what is stored, to collect from.
-    List,
+    /// A page of what is stored, for a collection.
+    List(RequestId),
     /// What is collected.
     Remove,
     /// A blob that a scrub looks at.

@@ -4,7 +4,10 @@ use super::checkpoint::be32;
 use super::history::{EPOCHS_MAX, EpochMark};
 use crate::id::LogId;
 use crate::limits::PIECE_BYTES_MAX;
-use crate::record::{AuthorityId, Version};
+use crate::record::{AuthorityId, RecordLimits, Version};
+use crate::wire::own::position::check_epochs;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 pub(super) const MAGIC: &[u8; 8] = b"STRNDCKP";
@@ -12,6 +15,14 @@ pub(super) const MAGIC: &[u8; 8] = b"STRNDCKP";
 pub const CHECKPOINT_FORMAT: u32 = 1;
 /// Longest body of a header.
 pub(super) const BODY_BYTES_MAX: u32 = PIECE_BYTES_MAX;
+
+/// What a body holds beside its epochs.
+const FIXED_BYTES: u32 = 16 + 16 + 32 + 4;
+/// What an epoch needs beside its authority.
+const EPOCH_BYTES: u32 = 8 + 16 + 16 + 4;
+/// Longest authority with which a header of the most epochs still fits.
+pub(super) const EPOCH_AUTHORITY_BYTES_MAX: u32 =
+    (BODY_BYTES_MAX - FIXED_BYTES) / EPOCHS_MAX as u32 - EPOCH_BYTES;
 
 /// What a checkpoint stands for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -97,6 +108,26 @@ pub(super) fn parse_body(mut rest: &[u8]) -> Option<CheckpointHeader> {
     rest.is_empty().then_some(CheckpointHeader { log, cut, cut_digest, epochs })
 }
 
+/// What the epochs of a header break, as what is expected and what was found: what is read here is told to
+/// peers and written again, and they are held to the same.
+pub(super) fn check_header(header: &CheckpointHeader, record: &RecordLimits) -> Result<(), (String, String)> {
+    let (epochs, cut) = (&header.epochs, header.cut);
+    check_epochs(epochs).map_err(|fault| {
+        ("epochs that ascend, each above what came before".to_string(), fault.to_string())
+    })?;
+    if let Some(mark) = epochs.iter().find(|mark| mark.start.epoch != mark.epoch || mark.start > cut) {
+        let expected = format!("an epoch that begins with its own number, at {cut} at most");
+        return Err((expected, format!("epoch {} from {} on", mark.epoch, mark.start)));
+    }
+    let bytes_max = record.authority_bytes_max;
+    match epochs.iter().find_map(|mark| record.authority(mark.authority.as_str()).err()) {
+        Some(error) => {
+            Err((format!("an authority of at most {bytes_max} printable bytes"), error.to_string()))
+        }
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +158,66 @@ mod tests {
         let mut full = body(EPOCHS_MAX);
         full[67] += 1;
         assert_eq!(parse_body(&full), None);
+    }
+
+    fn broken(change: impl FnOnce(&mut Vec<EpochMark>), limits: &RecordLimits) -> String {
+        let mark = |epoch: u64| EpochMark {
+            epoch,
+            start: Version::new(epoch, 1),
+            previous_end: Version::new(epoch - 1, 9),
+            authority: AuthorityId::from_text("abc"),
+        };
+        let cut = Version::new(2, 1);
+        let mut header = CheckpointHeader {
+            log: LogId([1; 16]),
+            cut,
+            cut_digest: [3; 32],
+            epochs: Vec::from([1, 2].map(mark)),
+        };
+        assert_eq!(check_header(&header, limits), Ok(()));
+        change(&mut header.epochs);
+        check_header(&header, limits).expect_err("broken").1
+    }
+
+    #[test]
+    fn epochs_that_no_position_could_tell() {
+        let limits = RecordLimits::default();
+        let ends = |at| move |e: &mut Vec<EpochMark>| e[1].previous_end = Version::new(2, at);
+        assert!(broken(ends(1), &limits).contains("2.1"));
+        assert!(broken(ends(5), &limits).contains("2.5"));
+        assert!(broken(|e| e.swap(0, 1), &limits).contains('2'));
+        assert!(broken(|e| e.push(e[1].clone()), &limits).contains('2'));
+    }
+
+    #[test]
+    fn an_epoch_that_begins_elsewhere() {
+        let limits = RecordLimits::default();
+        assert_eq!(broken(|e| e[1].start.sequence = 2, &limits), "epoch 2 from 2.2 on");
+        assert_eq!(broken(|e| e[1].epoch = 3, &limits), "epoch 3 from 2.1 on");
+    }
+
+    #[test]
+    fn an_authority_beyond_the_limits() {
+        let limits = RecordLimits { authority_bytes_max: 3, ..RecordLimits::default() };
+        for text in ["", "abcd", "\n"] {
+            broken(|e| e[0].authority = AuthorityId::from_text(text), &limits);
+        }
+    }
+
+    #[test]
+    fn the_longest_authorities_fit() {
+        let text = "a".repeat(EPOCH_AUTHORITY_BYTES_MAX as usize);
+        let mark = |epoch| EpochMark {
+            epoch,
+            start: Version::new(epoch, 1),
+            previous_end: Version::ZERO,
+            authority: AuthorityId::from_text(&text),
+        };
+        let epochs = (1..=EPOCHS_MAX as u64).map(mark).collect();
+        let header =
+            CheckpointHeader { log: LogId([1; 16]), cut: Version::new(99, 1), cut_digest: [3; 32], epochs };
+        let bytes = encode_header(&header);
+        assert_eq!(parse_body(&bytes[16..bytes.len() - 4]), Some(header));
     }
 
     #[test]

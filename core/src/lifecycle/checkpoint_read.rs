@@ -4,10 +4,11 @@ use super::checkpoint::{
     BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, CheckpointError, CheckpointRule, Sorted, block_crc,
 };
 use super::checkpoint_header::{
-    BODY_BYTES_MAX, CHECKPOINT_FORMAT, CheckpointHeader, MAGIC, parse_body, take_sized, u32_at,
+    BODY_BYTES_MAX, CHECKPOINT_FORMAT, CheckpointHeader, EPOCH_AUTHORITY_BYTES_MAX, MAGIC, check_header,
+    parse_body, take_sized, u32_at,
 };
 use crate::id::LogId;
-use crate::record::{RecordView, Version};
+use crate::record::{RecordLimits, RecordView, Version};
 use alloc::format;
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
@@ -26,13 +27,22 @@ pub struct CheckpointLimits {
     pub bytes_max: u64,
     /// Most records.
     pub records_max: u64,
+    /// What the authorities of its epochs are held to. Records are their visitor's to judge.
+    pub record: RecordLimits,
 }
 
 impl CheckpointLimits {
-    /// A checkpoint of `log` of any size, for files this replica wrote itself.
+    /// A checkpoint of `log` of any size, for files this replica wrote itself, whatever its limits were
+    /// then.
     #[must_use]
     pub const fn of(log: LogId) -> Self {
-        Self { log, bytes_max: u64::MAX, records_max: u64::MAX }
+        let record = RecordLimits {
+            namespace_bytes_max: u32::MAX,
+            logical_key_bytes_max: u32::MAX,
+            authority_bytes_max: EPOCH_AUTHORITY_BYTES_MAX,
+            record_bytes_max: u32::MAX,
+        };
+        Self { log, bytes_max: u64::MAX, records_max: u64::MAX, record }
     }
 }
 
@@ -215,6 +225,8 @@ impl CheckpointReader {
         if header.log != self.limits.log {
             return Err(self.error(CheckpointRule::Log, self.limits.log, header.log));
         }
+        check_header(&header, &self.limits.record)
+            .map_err(|(expected, found)| self.error(CheckpointRule::Header, expected, found))?;
         self.sorted = Sorted::new(header.cut);
         visit(CheckpointItem::Header(&header))?;
         self.header = Some(header);

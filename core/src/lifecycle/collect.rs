@@ -76,21 +76,25 @@ impl Shared {
             last: None,
             found: Collected::default(),
         });
-        self.list_blobs(None);
+        self.list_blobs(request, None);
         Ok(())
     }
 
-    fn list_blobs(&mut self, after: Option<BlobKey>) {
-        self.out.command(Purpose::Blobs(BlobPurpose::List), |ticket| BlobCommand::List {
+    fn list_blobs(&mut self, request: RequestId, after: Option<BlobKey>) {
+        self.out.command(Purpose::Blobs(BlobPurpose::List(request)), |ticket| BlobCommand::List {
             ticket,
             after,
             count_max: PAGE_BLOBS,
         });
     }
 
-    /// A page of what is stored.
-    pub(super) fn on_blobs_listed(&mut self, result: Result<Vec<ListedBlob>, StorageFault>) {
-        let Some(collection) = &mut self.collection else { return };
+    /// A page of what is stored, for the collection that asked for it.
+    pub(super) fn on_blobs_listed(
+        &mut self,
+        request: RequestId,
+        result: Result<Vec<ListedBlob>, StorageFault>,
+    ) {
+        let Some(collection) = self.collection.as_mut().filter(|c| c.request == request) else { return };
         let page = match result {
             Ok(page) => page,
             Err(fault) => return self.end_collection(Err(RequestError::Storage(fault))),
@@ -124,6 +128,17 @@ impl Shared {
             Stage::Removing => collection.candidates.contains_key(blob),
             Stage::Listing | Stage::Judging(_) | Stage::Waiting { .. } => false,
         })
+    }
+
+    /// Whether blobs are being removed: what names them must be looked up afterwards.
+    pub(super) const fn removing(&self) -> bool {
+        matches!(&self.collection, Some(Collection { stage: Stage::Removing, .. }))
+    }
+
+    /// A snapshot is going to be taken up: what it names was no part of what a page was judged by, and is
+    /// not here to be judged before it is all here. None is taken up while blobs are being removed.
+    pub(super) fn yield_collection(&mut self) {
+        self.end_collection(Err(RequestError::Busy { what: "the installation of a snapshot" }));
     }
 
     /// When to go on with the collection, if time alone takes it on.
@@ -265,7 +280,10 @@ impl Shared {
         collection.candidates.clear();
         collection.stage = Stage::Listing;
         match collection.last {
-            Some(last) if !self.closing => self.list_blobs(Some(last)),
+            Some(last) if !self.closing => {
+                let request = collection.request;
+                self.list_blobs(request, Some(last));
+            }
             Some(_) => self.end_collection(Err(RequestError::Closing)),
             None => self.end_collection(Ok(())),
         }

@@ -1,5 +1,6 @@
 //! Bounds and periods of a replica.
 
+use super::checkpoint_header::EPOCH_AUTHORITY_BYTES_MAX;
 use crate::journal::limits::{JournalLimits, JournalLimitsError};
 use crate::record::RecordLimits;
 use crate::wire::limits::WireLimits;
@@ -140,6 +141,16 @@ pub enum ConfigError {
         /// The journal's bound of what waits.
         pending_bytes_max: u32,
     },
+    /// A checkpoint could not name the authorities of its epochs.
+    #[error(
+        "authority_bytes_max is {authority_bytes_max}, but a checkpoint names authorities of at most {bytes_max} bytes"
+    )]
+    AuthorityExceedsCheckpoint {
+        /// The record limit.
+        authority_bytes_max: u32,
+        /// What fits the header of a checkpoint.
+        bytes_max: u32,
+    },
     /// A link would be given up before its next sign of life.
     #[error("idle_ms is {idle_ms}, expected more than keepalive_ms, which is {keepalive_ms}")]
     IdleBelowKeepalive {
@@ -184,6 +195,10 @@ impl ReplicaConfig {
         let batch_key_bytes_max = self.wire.repair.key_bytes_max;
         if key_bytes > u64::from(batch_key_bytes_max) {
             return Err(ConfigError::KeyExceedsBatch { key_bytes, batch_key_bytes_max });
+        }
+        let (authority_bytes_max, bytes_max) = (self.record.authority_bytes_max, EPOCH_AUTHORITY_BYTES_MAX);
+        if authority_bytes_max > bytes_max {
+            return Err(ConfigError::AuthorityExceedsCheckpoint { authority_bytes_max, bytes_max });
         }
         let repair_bytes = self.repair_batch_bytes_max();
         let (batch_bytes_max, pending_bytes_max) =
@@ -241,6 +256,13 @@ mod tests {
         let mut config = ReplicaConfig::default();
         config.wire.repair.key_bytes_max = 512;
         assert!(matches!(config.validate(), Err(ConfigError::KeyExceedsBatch { .. })));
+    }
+
+    #[test]
+    fn authority_exceeds_checkpoint() {
+        let mut config = ReplicaConfig::default();
+        config.record.authority_bytes_max = EPOCH_AUTHORITY_BYTES_MAX + 1;
+        assert!(matches!(config.validate(), Err(ConfigError::AuthorityExceedsCheckpoint { .. })));
     }
 
     #[test]

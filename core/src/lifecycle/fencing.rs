@@ -1,7 +1,7 @@
 //! How the right to write a log moves: an epoch is taken here, or begins elsewhere and is heard of.
 
 use super::api::{Divergence, Done, Event, Fenced, PairReason, PairVerdict, RequestError, RequestId};
-use super::authority::Authority;
+use super::authority::{Authority, FenceRefusal};
 use super::entry::{ENTRY_EPOCH_START, EpochStart};
 use super::epochs::{Side, relate};
 use super::opaque::Opaque;
@@ -57,9 +57,9 @@ impl Shared {
         self.submitted_epoch.as_ref().map(|(epoch, authority)| (*epoch, authority))
     }
 
-    /// The number of that; zero for none.
+    /// The number of that; of a snapshot that tells no epochs, the epoch it ends in.
     pub(super) fn latest_epoch_number(&self) -> u64 {
-        self.latest_epoch().map_or(0, |(epoch, _)| epoch)
+        self.latest_epoch().map_or(0, |(epoch, _)| epoch).max(self.submitted.epoch)
     }
 
     /// The highest epoch that is known of this log, here or at peers.
@@ -136,6 +136,8 @@ impl Shared {
         fencing.stage = Stage::Reserving;
         let content = fencing.authority.initial_content();
         self.authority = None;
+        // The content that is stored now says more than that the old epoch is over.
+        self.superseded = None;
         self.fenced = Some("the authority is being moved here".to_string());
         self.replace(Purpose::Fence, &AUTHORITY, &content);
     }
@@ -144,6 +146,7 @@ impl Shared {
     /// uncertain.
     pub(super) fn on_fence_reserved(&mut self, result: Result<(), StorageFault>) -> Result<(), StorageFault> {
         result?;
+        self.refuse_overtaken();
         let Some(fencing) = &mut self.fencing else { return Ok(()) };
         let id = fencing.authority.id().clone();
         if self.opaque.authority.as_ref() == Some(&id) {
@@ -162,7 +165,30 @@ impl Shared {
         self.start_epoch();
     }
 
+    /// Ends the move of an epoch that a peer has gone past meanwhile: a writer of it would be a stale one.
+    /// What says on disk that it may begin says from now on that it is over.
+    fn refuse_overtaken(&mut self) {
+        let known = self.peers_epoch;
+        let overtaken = |fencing: &mut Fencing| fencing.authority.epoch() <= known;
+        let Some(Fencing { request, authority, stage }) = self.fencing.take_if(overtaken) else { return };
+        let found = authority.epoch();
+        match stage {
+            // Nothing of it was stored.
+            Stage::Draining => {}
+            Stage::Reserving | Stage::Naming | Stage::Starting => {
+                self.superseded = Some(authority.superseded_content(known));
+                self.authority = None;
+                self.fenced =
+                    Some(alloc::format!("epoch {found} was fenced by epoch {known} before it began"));
+            }
+        }
+        self.freed = true;
+        let done = Done::Refused(RequestError::Fence(FenceRefusal { known, found }));
+        self.out.event(Event::Done { request, done });
+    }
+
     fn start_epoch(&mut self) {
+        self.refuse_overtaken();
         let Some(fencing) = &mut self.fencing else { return };
         fencing.stage = Stage::Starting;
         self.authority = Some(fencing.authority.clone());
@@ -184,6 +210,7 @@ impl Shared {
         }
         let EpochMark { epoch, authority, previous_end, .. } = mark;
         self.out.event(Event::EpochStarted { epoch, authority: authority.clone(), previous_end });
+        self.refuse_overtaken();
         if let Some(fencing) = self.fencing.take_if(|fencing| fencing.stage == Stage::Starting) {
             let done = Done::Fenced(Fenced { epoch, authority, previous_end });
             self.out.event(Event::Done { request: fencing.request, done });
@@ -208,6 +235,14 @@ impl Shared {
     /// A peer knows of an epoch. One above ours ends our right to write, at once and for good.
     pub(super) fn heard_epoch(&mut self, mark: &EpochMark) {
         self.peers_epoch = self.peers_epoch.max(mark.epoch);
+        self.end_authority(mark);
+        // What is stored at the moment is waited for.
+        if self.fencing.as_ref().is_some_and(|fencing| fencing.stage == Stage::Draining) {
+            self.refuse_overtaken();
+        }
+    }
+
+    fn end_authority(&mut self, mark: &EpochMark) {
         let later = self.authority.as_ref().filter(|authority| authority.epoch() < mark.epoch);
         let Some(authority) = later else { return };
         let reason = alloc::format!(
@@ -242,7 +277,12 @@ impl Shared {
 
     /// Stores that our epoch is over, so that it stays so after a restart.
     pub(super) fn save_superseded(&mut self) {
-        if self.saving_authority() || self.halted.is_some() {
+        // One write of the sidecar at a time; a move that goes on stores what says more.
+        let moving = self.fencing.as_ref().is_some_and(|fencing| match fencing.stage {
+            Stage::Draining | Stage::Reserving | Stage::Naming => true,
+            Stage::Starting => false,
+        });
+        if moving || self.saving_authority() || self.halted.is_some() {
             return;
         }
         if let Some(content) = self.superseded.take() {

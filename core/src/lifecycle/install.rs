@@ -87,6 +87,7 @@ impl Install {
         let limits = CheckpointLimits {
             bytes_max: offer.bytes,
             records_max: offer.records,
+            record: shared.config.record,
             ..CheckpointLimits::of(shared.current.log)
         };
         Self {
@@ -144,6 +145,10 @@ impl Install {
                             found,
                         ));
                     }
+                    // What is ours is sent on, and must be within the limits that peers hold us to.
+                    shared.config.record.check(&record).map_err(|error| {
+                        CheckpointError::new(CheckpointRule::Use, 0, "a record within our limits", error)
+                    })?;
                     *records += 1;
                     if let State::Present { blob } = record.state {
                         unlooked.insert(blob);
@@ -180,6 +185,25 @@ impl Install {
 
     pub(super) fn reference(&self) -> CheckpointRef {
         CheckpointRef { number: self.number, bytes: self.offer.bytes, sha256: self.offer.sha256 }
+    }
+}
+
+/// What a peer did wrong whose snapshot breaks a rule.
+const fn fault_of(rule: CheckpointRule) -> PeerFaultKind {
+    match rule {
+        CheckpointRule::Log => PeerFaultKind::Lineage,
+        CheckpointRule::Use => PeerFaultKind::Limit,
+        CheckpointRule::Magic
+        | CheckpointRule::Format
+        | CheckpointRule::Header
+        | CheckpointRule::Block
+        | CheckpointRule::Record
+        | CheckpointRule::Order
+        | CheckpointRule::Cut
+        | CheckpointRule::Count
+        | CheckpointRule::End
+        | CheckpointRule::Trailing
+        | CheckpointRule::Limit => PeerFaultKind::Snapshot,
     }
 }
 
@@ -224,7 +248,9 @@ impl Session {
         // Only what is durable says whether our log knows the cut.
         let undecided = (cut > shared.history.tail() && cut <= shared.submitted)
             || shared.fencing.is_some()
-            || shared.beginning.is_some();
+            || shared.beginning.is_some()
+            // A blob that is looked up now may be gone in a moment.
+            || shared.removing();
         if self.judging() || undecided || (shared.compaction.is_some() && cut > shared.submitted) {
             self.offered = Some(offered);
             return;
@@ -259,6 +285,7 @@ impl Session {
             }
             None => {
                 shared.abandon_idle_install();
+                shared.yield_collection();
                 let number = shared.take_checkpoint_number();
                 shared.install = Some(Install::new(offer, number, shared, self.link));
             }
@@ -332,7 +359,7 @@ impl Session {
         let unjudged = install.header.is_none();
         if let Err(error) = install.take(shared, &data) {
             shared.abandon_install(&install);
-            return self.fault(shared, PeerFaultKind::Snapshot, error.expected.clone(), error.to_string());
+            return self.refuse_snapshot(shared, &error);
         }
         // Nothing is submitted here between this and its installation.
         let header = install.header.as_ref().filter(|_| unjudged);
@@ -348,6 +375,11 @@ impl Session {
         self.pump_install(shared);
     }
 
+    /// Bytes of a snapshot broke a rule.
+    fn refuse_snapshot(&mut self, shared: &mut Shared, error: &CheckpointError) {
+        self.fault(shared, fault_of(error.rule), error.expected.clone(), error.to_string());
+    }
+
     /// Makes a checkpoint of a whole snapshot; from there on it is installed as any other.
     fn install_frame(&mut self, shared: &mut Shared, snapshot: &Snapshot) {
         shared.abandon_idle_install();
@@ -360,12 +392,7 @@ impl Session {
         let mut writer = CheckpointWriter::new(&header);
         for record in &snapshot.records {
             if let Err(error) = writer.push(record) {
-                return self.fault(
-                    shared,
-                    PeerFaultKind::Snapshot,
-                    error.expected.clone(),
-                    error.to_string(),
-                );
+                return self.refuse_snapshot(shared, &error);
             }
         }
         let mut pieces = Vec::new();
@@ -381,11 +408,12 @@ impl Session {
             sha256: written.sha256,
             records: written.records,
         };
+        shared.yield_collection();
         let number = shared.take_checkpoint_number();
         let mut install = Install::new(offer, number, shared, self.link);
         for (offset, bytes) in pieces {
             if let Err(error) = install.take(shared, &bytes) {
-                return self.fault(shared, PeerFaultKind::Lineage, error.expected.clone(), error.to_string());
+                return self.refuse_snapshot(shared, &error);
             }
             install.asked += bytes.len() as u64;
             install.received += bytes.len() as u64;

@@ -95,15 +95,20 @@ impl RecordLimits {
         version: Version,
         authority: AuthorityId,
     ) -> Result<Record, RecordError> {
-        if version.is_zero() {
+        let record = Record { key, state, version, authority };
+        self.check_whole(&record)?;
+        Ok(record)
+    }
+
+    fn check_whole(&self, record: &Record) -> Result<(), RecordError> {
+        if record.version.is_zero() {
             return Err(RecordError::VersionZero);
         }
-        let record = Record { key, state, version, authority };
-        let bytes = record.json_bytes();
-        if exceeds(bytes, self.record_bytes_max) {
-            return Err(RecordError::RecordTooLarge { bytes, bytes_max: self.record_bytes_max });
+        let (bytes, bytes_max) = (record.json_bytes(), self.record_bytes_max);
+        if exceeds(bytes, bytes_max) {
+            return Err(RecordError::RecordTooLarge { bytes, bytes_max });
         }
-        Ok(record)
+        Ok(())
     }
 
     /// Judges a record's parts in the reference's order: namespace, logical key, authority, version,
@@ -126,6 +131,16 @@ impl RecordLimits {
         }
         let state = parse_state(raw.state, raw.blob_key)?;
         self.record(key, state, raw.version, authority)
+    }
+
+    /// Judges a record that was read from bytes which do not hold to these limits by themselves.
+    ///
+    /// # Errors
+    /// The first part that is beyond them.
+    pub fn check(&self, record: &Record) -> Result<(), RecordError> {
+        self.key(record.key.namespace(), record.key.logical_key())?;
+        self.check_authority(record.authority.as_str())?;
+        self.check_whole(record)
     }
 
     fn check_authority(&self, text: &str) -> Result<(), RecordError> {

@@ -16,6 +16,8 @@ pub enum Setting {
     MaxLenWithUnbounded,
     /// A length bound of zero.
     MaxLenZero,
+    /// A length bound beyond what a server counts: 2⁶³ − 1.
+    MaxLenTooLarge,
     /// A TTL below one millisecond, or beyond what a script counts exactly.
     Ttl,
     /// A deadline at the beginning of time, or beyond what a script counts exactly.
@@ -56,6 +58,7 @@ impl fmt::Display for Setting {
             Self::Name => "name",
             Self::MaxLenWithUnbounded => "max_len with unbounded",
             Self::MaxLenZero => "max_len must be positive",
+            Self::MaxLenTooLarge => "max_len above 9223372036854775807",
             Self::Ttl => "ttl below 1 ms",
             Self::Deadline => "zero deadline",
             Self::DeadlineWithTtl => "deadline with ttl",

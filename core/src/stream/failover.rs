@@ -85,6 +85,18 @@ impl Standing {
         (before.id == self.id && before.role == self.role).then_some(self)
     }
 
+    /// Whether this, once told, is for good as true of the time before an operation as what would be told if the
+    /// server were asked again, over the same connection, and told the same after the operation. Who was
+    /// promoted meanwhile has another history, never this one again; a replica that was promoted can come back
+    /// to its master's.
+    #[must_use]
+    pub const fn is_lasting(&self) -> bool {
+        match self.role {
+            Role::Master => true,
+            Role::Replica => false,
+        }
+    }
+
     /// What may be noted beside an answer that this server gave between `before` and now. `None` when it
     /// was no master all the while, or its history changed meanwhile: the answer may belong to another.
     #[must_use]
@@ -311,6 +323,13 @@ mod tests {
         assert_eq!(after.beside(&before), Some(after));
         assert_eq!(master(id(b'b'), 100, None).beside(&before), None);
         assert_eq!(Standing { role: Role::Replica, ..after }.beside(&before), None);
+    }
+
+    #[test]
+    fn what_a_master_told_lasts_and_what_a_replica_told_does_not() {
+        let told = master(id(b'a'), 90, None);
+        assert!(told.is_lasting());
+        assert!(!Standing { role: Role::Replica, ..told }.is_lasting());
     }
 
     #[test]

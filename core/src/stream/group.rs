@@ -1,9 +1,12 @@
 //! A consumer of a group: joining, reading, settling, leaving, on one or several streams.
 
+mod pass;
+
+use self::pass::Pass;
 use super::contract::{GroupContract, Start};
 use super::error::{CallerError, ServerFault, StreamError};
 use super::event::{Entry, EventId, Ids};
-use super::failover::Standing;
+use super::failover::{Standing, Vouched};
 use super::handle::Handle;
 use super::limits::READ_EVENTS_MAX;
 use super::name::{ConsumerName, GroupName, StreamName};
@@ -199,20 +202,23 @@ impl Consumer {
     }
 
     /// Goes on behind a stream whose step of a pass had no answer, or was refused by its server for now, and
-    /// leaves it out until [`Consumer::rouse`]; how often it has failed in a row. What was not settled stays
-    /// pending, and a group that was not made again says so with its next read.
+    /// leaves it out until [`Consumer::rouse`]; how often it has failed in a row. A refusal is to be taken by
+    /// [`Consumer::answered`] before. What was not settled stays pending, and a group that was not made again
+    /// says so with its next read.
     ///
     /// `None` where it is to be asked again: there is no other stream, the operation is no step of a pass, or
     /// settles what is handed out only once it is settled, which would be lost if it was.
     pub fn rest(&mut self, op: &StreamOp) -> Option<u32> {
-        let is_read = matches!(op.verb, Verb::GroupRead { .. });
         let at = self.find(&op.stream).filter(|_| self.attached.len() > 1)?;
-        let repairs = match self.phase {
-            Phase::Idle | Phase::Reading(_) if is_read => false,
-            Phase::Settling { .. } if !self.taking.no_ack => false,
-            Phase::Repairing(_) => true,
-            Phase::Idle | Phase::Reading(_) | Phase::Settling { .. } => return None,
-            Phase::Joining { .. } | Phase::Checking(_) | Phase::Leaving { .. } => return None,
+        // A step without an answer is still asked; one that was refused is not: then its operation tells.
+        let repairs = match (&self.phase, Pass::of(&op.verb)) {
+            (Phase::Idle | Phase::Reading(_), Some(Pass::Read)) => false,
+            (Phase::Idle | Phase::Settling { .. }, Some(Pass::Settle)) if !self.taking.no_ack => false,
+            (Phase::Idle | Phase::Repairing(_), Some(Pass::Repair)) => true,
+            (Phase::Idle | Phase::Reading(_) | Phase::Settling { .. } | Phase::Repairing(_), _) => {
+                return None;
+            }
+            (Phase::Joining { .. } | Phase::Checking(_) | Phase::Leaving { .. }, _) => return None,
         };
         let failures = self.resting.rest(&op.stream);
         let next = self.awake(at + 1);
@@ -343,15 +349,29 @@ impl Consumer {
     /// where it did not say. What it tells is to be handed out before anything of that answer.
     ///
     /// The group itself is as the server has it: what it forgot of a group's progress comes again.
-    pub fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+    ///
+    /// `asked` is what [`Consumer::noted`] was when the operation was asked: the loop and the chores of a
+    /// consumer are under way together, and the answer of one that was overtaken is no server that fell behind.
+    pub fn heard(
+        &mut self,
+        op: &StreamOp,
+        asked: Option<Vouched>,
+        standing: Option<&Standing>,
+    ) -> Option<Failover> {
         let at = self.find(&op.stream)?;
         let Attached { vouching, reached, .. } = &mut self.attached[at];
-        let Judged { survival, kept } = vouching.heard(standing)?;
+        let Judged { survival, kept } = vouching.heard_since(asked, standing)?;
         let handed_out = *reached;
         if survival.ends_history() {
             *reached = kept.unwrap_or(EventId::ZERO);
         }
         Some(Failover { stream: op.stream.clone(), survival, handed_out, kept })
+    }
+
+    /// The newest note of the server of a stream.
+    #[must_use]
+    pub fn noted(&self, op: &StreamOp) -> Option<Vouched> {
+        self.find(&op.stream).and_then(|at| self.attached[at].vouching.noted())
     }
 
     /// Takes note of an answer that was taken: up to where the group was given everything, by a server that
@@ -384,9 +404,16 @@ impl Consumer {
             Phase::Joining { attached, step, leases } => self.has_joined(op, result, attached, step, leases),
             Phase::Checking(_) => result.map(|_| Taken::More),
             Phase::Reading(at) => self.has_read(at, op, result),
-            Phase::Settling { at, .. } => {
+            Phase::Settling { at, ids } => {
                 self.note_cursor(op, &result);
-                self.end_if_final(result)?;
+                if let Err(error) = self.end_if_final(result) {
+                    // What waits to be handed out once this is settled must not be by anything else, and an
+                    // asking before this one may have settled it: so this is asked again.
+                    if self.taking.no_ack {
+                        self.phase = Phase::Settling { at, ids };
+                    }
+                    return Err(error);
+                }
                 self.phase = Phase::Reading(self.awake(at + 1));
                 Ok(Taken::More)
             }

@@ -155,6 +155,13 @@ impl TaggedKeys {
         keys
     }
 
+    /// What of it a script may touch that only adds an event: the record, the log, and the groups.
+    #[must_use]
+    pub fn of_bound_publisher(&self, generation: u64) -> Vec<String> {
+        let [log, _, _, groups, _] = self.generation(generation);
+        Vec::from([self.life(), log, groups])
+    }
+
     /// Everything a script may touch that was told to look at `generation` by a handle that is bound to
     /// none: the record, that generation, and the one that follows it.
     #[must_use]
@@ -209,5 +216,6 @@ mod tests {
         assert_eq!(keys("a:1").generation(2)[0], "p:{t}:a%3A1:2:log");
         assert_ne!(keys("a:1").life(), keys("a").generation(1)[0]);
         assert_eq!(keys("a").of_unbound(3).len(), 11);
+        assert_eq!(keys("a").of_bound_publisher(3), ["p:{t}:a:life", "p:{t}:a:3:log", "p:{t}:a:3:groups"]);
     }
 }

@@ -24,6 +24,9 @@ pub const ONCE_WINDOW_MS_DEFAULT: u64 = 24 * 60 * 60 * 1000;
 /// Length bound of a stream when nothing else is said.
 pub const STREAM_LEN_MAX_DEFAULT: u64 = 1000;
 
+/// Greatest length bound of a stream: a server counts it with its sign.
+pub const STREAM_LEN_MAX: u64 = i64::MAX as u64;
+
 /// Latest instant and longest duration in milliseconds: what a script on the server counts exactly.
 pub const TIME_MS_MAX: u64 = (1 << 53) - 1;
 

@@ -3,7 +3,7 @@
 use super::error::{CallerError, ForeignFault, Mismatch, Setting, StreamError};
 use super::event::decimal;
 use super::layout::Layout;
-use super::limits::{ONCE_WINDOW_MS_DEFAULT, STREAM_LEN_MAX_DEFAULT, TIME_MS_MAX};
+use super::limits::{ONCE_WINDOW_MS_DEFAULT, STREAM_LEN_MAX, STREAM_LEN_MAX_DEFAULT, TIME_MS_MAX};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::num::NonZeroU64;
@@ -213,6 +213,9 @@ impl Settings {
         match (self.max_len.map(NonZeroU64::new), self.unbounded) {
             (Some(_), true) => return invalid(Setting::MaxLenWithUnbounded),
             (Some(None), false) => return invalid(Setting::MaxLenZero),
+            (Some(Some(bound)), false) if bound.get() > STREAM_LEN_MAX => {
+                return invalid(Setting::MaxLenTooLarge);
+            }
             (Some(bound), false) => contract.max_len = bound,
             (None, true) => contract.max_len = None,
             (None, false) => {}
@@ -274,6 +277,8 @@ mod tests {
         let (s, ms) = (Settings::new(), Duration::from_millis);
         assert_eq!(setting(s.max_len(1).unbounded()), Setting::MaxLenWithUnbounded);
         assert_eq!(setting(s.max_len(0)), Setting::MaxLenZero);
+        assert_eq!(setting(s.max_len(STREAM_LEN_MAX + 1)), Setting::MaxLenTooLarge);
+        assert!(s.max_len(STREAM_LEN_MAX).wanted().is_ok());
         assert_eq!(setting(s.ttl(Duration::ZERO)), Setting::Ttl);
         assert_eq!(setting(s.ttl(Duration::from_micros(500))), Setting::Ttl);
         assert_eq!(setting(s.deadline_ms(0)), Setting::Deadline);

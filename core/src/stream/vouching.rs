@@ -172,10 +172,12 @@ impl Vouching {
             Some(_) => None,
         };
         let newest = self.noted();
-        // An older answer of the same history is judged by what was noted when it was asked.
+        // An older answer of the same history is judged by what was noted when it was asked: in this history
+        // that may have been nothing.
         let by = match (standing, newest) {
             (Some(now), Some(noted)) if now.id == noted.id && now.offset < noted.offset => {
-                asked.filter(|asked| asked.id == noted.id).or(newest)
+                let nothing = Vouched { offset: 0, ..noted };
+                Some(asked.filter(|asked| asked.id == noted.id).unwrap_or(nothing))
             }
             (_, newest) => newest,
         };

@@ -11,7 +11,7 @@ use strandline_core::wire::capability::{Capabilities, Capability};
 use strandline_core::wire::frame::{FrameDecoder, write_frame};
 use strandline_core::wire::limits::WireLimits;
 use strandline_core::wire::message::{Message, decode_message, encode};
-use strandline_core::wire::own::{Mark, OwnMessage, Position, SnapshotOffer};
+use strandline_core::wire::own::{EpochMark, Mark, OwnMessage, Position, SnapshotOffer};
 
 /// The peer at the other end of `link` of node `at`.
 pub(crate) struct Peer {
@@ -141,7 +141,16 @@ pub(crate) fn record(key: &str, state: State, sequence: u64) -> Record {
 
 /// A snapshot at `cut`, as a Strandline peer would offer it.
 pub(crate) fn snapshot(cut: Version, records: &[Record]) -> (SnapshotOffer, Vec<u8>) {
-    let header = CheckpointHeader { log: LOG, cut, cut_digest: [5; 32], epochs: Vec::new() };
+    snapshot_with(cut, Vec::new(), records)
+}
+
+/// A snapshot that tells of `epochs`, whatever they are, with every checksum right.
+pub(crate) fn snapshot_with(
+    cut: Version,
+    epochs: Vec<EpochMark>,
+    records: &[Record],
+) -> (SnapshotOffer, Vec<u8>) {
+    let header = CheckpointHeader { log: LOG, cut, cut_digest: [5; 32], epochs };
     let mut writer = CheckpointWriter::new(&header);
     let mut bytes = Vec::new();
     for record in records {

@@ -254,7 +254,7 @@ impl Broker {
         self.server.sent();
         match minted {
             Ok(Minted::Accepted(accepted)) => Some(accepted.mark),
-            Ok(Minted::NoSequence) | Err(_) => None,
+            Ok(Minted::NoSequence | Minted::Refused(_)) | Err(_) => None,
         }
     }
 

@@ -75,7 +75,7 @@ impl Host {
                     self.confirm(broker, ms, id, topic);
                 }
             }
-            Command::Unsubscribe { id, .. } => {
+            Command::Unsubscribe { id, .. } | Command::Abandon { id, .. } => {
                 broker.channels.remove(&(self.number, id));
                 self.held.retain(|(held, _)| *held != id);
             }

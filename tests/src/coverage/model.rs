@@ -305,7 +305,7 @@ impl Model {
                     self.due.push((back, (node, id), Upstream::Confirmed));
                 }
             }
-            Command::Unsubscribe { id, .. } => {
+            Command::Unsubscribe { id, .. } | Command::Abandon { id, .. } => {
                 self.broker.channels.remove(&(node, id));
             }
             Command::Position { ticket, topic, seen, nonce } => {

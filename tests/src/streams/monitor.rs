@@ -55,6 +55,18 @@ impl Watch {
     }
 }
 
+/// The commands inside the scripts that a server runs meanwhile.
+///
+/// # Panics
+/// If it does not answer.
+pub fn inside<T>(port: u16, meanwhile: impl FnOnce() -> T) -> (Vec<String>, T) {
+    let watch = Watch::begin(port);
+    let told = meanwhile();
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("an address");
+    let seen = watch.end(&mut client.get_connection().expect("connected"));
+    (seen.into_iter().filter(|seen| seen.inside).map(|seen| seen.words[0].clone()).collect(), told)
+}
+
 /// The quoted words of one line.
 fn words(line: &str) -> Vec<String> {
     let (mut out, mut word, mut inside, mut escaped) = (Vec::new(), String::new(), false, false);

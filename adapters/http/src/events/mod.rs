@@ -70,6 +70,9 @@ pub struct Options {
     pub retry_jitter_ms: u64,
     /// Bytes of one publish.
     pub body_bytes_max: usize,
+    /// How long a client may take to send one, from its headers on. Whoever is slower is told 408, and
+    /// nothing was published.
+    pub body_ms: u64,
     /// Origins, as browsers write them (`https://app.example`), whose pages may publish beside our own. A
     /// page of any other site is refused, whatever cookies its browser sends along.
     pub publish_origins: Vec<String>,
@@ -85,6 +88,7 @@ impl Default for Options {
             retry_ms: 1_000,
             retry_jitter_ms: 2_000,
             body_bytes_max: 256 << 10,
+            body_ms: 30_000,
             publish_origins: Vec::new(),
             answer_ms: 5_000,
         }
@@ -98,6 +102,10 @@ impl Options {
         // Without randomness the wait is only less well spread.
         let _ = getrandom::fill(&mut bytes);
         self.retry_ms + u64::from_le_bytes(bytes) % self.retry_jitter_ms.saturating_add(1)
+    }
+
+    fn body(&self) -> Duration {
+        Duration::from_millis(self.body_ms)
     }
 
     fn answer(&self) -> Duration {

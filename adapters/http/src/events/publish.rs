@@ -50,7 +50,7 @@ async fn published(events: &Events, parts: &Parts, body: &mut Incoming) -> Resul
     let [topic] = &ask.topics[..] else { return Err(BadAsk::Count { found: ask.topics.len() }.into()) };
     let token = token(parts)?;
     let kind = pairs(parts.uri.query().unwrap_or_default(), "kind").next().unwrap_or_default();
-    let body = body.read(events.options().body_bytes_max).await?;
+    let body = body.read(events.options().body_bytes_max, events.options().body()).await?;
     let publish = Publish { token: token.as_deref(), kind: &kind, payload: &body, at: None };
     match events.hub().publish(topic, publish).await? {
         Outcome::Accepted(accepted) => Ok(json(&Published {
@@ -62,6 +62,10 @@ async fn published(events: &Events, parts: &Parts, body: &mut Incoming) -> Resul
             let message = "expected a state that gives out sequences, found one that cannot be read; \
                            nothing was published";
             Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_sequence", message))
+        }
+        Outcome::Refused(fault) => {
+            let message = format!("nothing was published: expected the server to take it, found {fault}");
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "refused", message))
         }
         Outcome::Uncertain(fault) => {
             let message = format!(

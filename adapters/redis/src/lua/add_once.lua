@@ -1,7 +1,6 @@
--- key, name, topic, payload, digest, most records, most dropped
+-- key, name, topic, payload, digest
 local key = ARGV[ARG + 1]
 local event = {name = ARGV[ARG + 2], topic = ARGV[ARG + 3], payload = ARGV[ARG + 4], digest = ARGV[ARG + 5]}
-local most, dropped = tonumber(ARGV[ARG + 6]), tonumber(ARGV[ARG + 7])
 local plan, no = S.bind()
 if not plan then return no end
 no = S.once_fault(plan)
@@ -15,11 +14,11 @@ if id then
   S.once_end(plan, false, touch)
   return done(plan, id, '0')
 end
-no = early_position_fault(plan) or S.once_room(plan, most, dropped)
+no = early_position_fault(plan) or S.once_room(plan)
 if no then return position_fault(plan) or no end
 S.commit(plan)
 id, no = append(plan, event)
 if no then return no end
-S.once_put(plan, key, event, id, dropped)
+S.once_put(plan, key, event, id)
 S.once_end(plan, true, touch)
 return done(plan, id, '1')

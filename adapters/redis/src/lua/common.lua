@@ -1,13 +1,16 @@
 -- What every operation begins with: the arguments of the asker, and which generation the step is done on. The
 -- layout's file, which follows, brings `S`, the storage.
 
-local FLAGS = {string.byte(ARGV[7], 1, 8)}
+local FLAGS = {string.byte(ARGV[4], 1, -1)}
 local YES = string.byte('1')
+local BOUND = FLAGS[1] == YES
+-- `where` is the generation that the asker supposes; `name` and `nonce` are those of one layout each; `contract` is
+-- what the asker is bound to, or wants.
 local A = {
-  where = ARGV[1], bound = ARGV[2], nonce = ARGV[3], bound_contract = ARGV[4], wanted = ARGV[5], fresh = ARGV[6],
-  explicit = FLAGS[1] == YES, ended = FLAGS[2] == YES, creates = FLAGS[3] == YES, restores = FLAGS[4] == YES,
-  check_contract = FLAGS[5] == YES, check_clock = FLAGS[6] == YES, wanted_first = FLAGS[7] == YES,
-  destroys = FLAGS[8] == YES,
+  where = ARGV[1], bound = BOUND and ARGV[1] or '', name = ARGV[2], nonce = ARGV[2], contract = ARGV[3],
+  ended = FLAGS[2] == YES, explicit = FLAGS[3] == YES, creates = FLAGS[4] == YES, restores = FLAGS[5] == YES,
+  check_contract = FLAGS[6] == YES, check_clock = FLAGS[7] == YES, wanted_first = FLAGS[8] == YES,
+  destroys = FLAGS[9] == YES,
 }
 -- The most IDs for one command: Lua's stack ends near 8000.
 local CHUNK = 1000
@@ -88,7 +91,7 @@ end
 
 -- What a bound asker knows already is not said again.
 local function done(plan, ...)
-  if A.bound ~= '' and plan.C and plan.C.text == A.bound_contract then return {'same', US, ...} end
+  if A.bound ~= '' and plan.C and plan.C.text == A.contract then return {'same', US, ...} end
   return {'ok', US, plan.generation, plan.nonce or '', plan.C and plan.C.text or '', ...}
 end
 

@@ -50,15 +50,20 @@ end
 -- ahead of the clock; all else is looked at only when that one did nothing.
 local function append(plan, event)
   local key, max = plan.keys.log, plan.C.max
-  local id, args = publish(key, max, event.name, event.topic, event.payload)
+  local id = publish(key, max, event.name, event.topic, event.payload)
   if type(id) == 'string' then return id end
   if not id then
     local floor = S.highest_cursor(plan)
     if not id_less(floor, MS .. '-0') then make_log(key, floor) end
   end
-  table.remove(args, 3)
   local no = position_fault(plan)
   if no then return nil, no end
+  local args = {'XADD', key, 'MAXLEN', '=', max, MS .. '-*', 'n', event.name, 'p', event.payload}
+  if max == '0' then args = {'XADD', key, MS .. '-*', 'n', event.name, 'p', event.payload} end
+  if event.topic ~= '' then
+    args[#args + 1] = 't'
+    args[#args + 1] = event.topic
+  end
   return add_behind(key, args, max == '0' and 3 or 6)
 end
 

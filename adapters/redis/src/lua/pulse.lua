@@ -3,11 +3,11 @@
 
 local S = {}
 
-local function flat() return 'pulse:stream:' .. A.where end
+local function flat() return 'pulse:stream:' .. A.name end
 
 function S.keys(generation)
   local owned = flat() .. ':generation:' .. generation
-  local map = 'map:stream:' .. A.where .. ':generation:' .. generation
+  local map = 'map:stream:' .. A.name .. ':generation:' .. generation
   local log = generation == '1' and flat() or owned
   return {
     log = log, recovery = log .. ':sink-recovery:' .. generation, once = owned .. ':idempotency',
@@ -53,35 +53,35 @@ local function follow(L)
   local expected = S.keys(A.bound)
   if not L.generation then
     if A.bound ~= '1' or exists(life_key) or A.ended then return nil, refuse('STREAMDESTROYED') end
-    if not A.restores or A.bound_contract == '' then return nil, refuse('STREAMNOTFOUND') end
-    return plan_for('1', A.bound_contract, 'restore')
+    if not A.restores or A.contract == '' then return nil, refuse('STREAMNOTFOUND') end
+    return plan_for('1', A.contract, 'restore')
   end
   if L.generation ~= A.bound then return nil, refuse('STREAMDESTROYED ' .. L.generation) end
   if A.destroys and L.state == 'destroyed' then return plan_for(L.generation, L.contract, 'none') end
   if L.state ~= 'active' or L.physical ~= expected.log or A.ended then
     return nil, refuse('STREAMDESTROYED ' .. L.generation)
   end
-  if A.check_contract and A.bound_contract ~= '' and L.contract ~= A.bound_contract then
+  if A.check_contract and A.contract ~= '' and L.contract ~= A.contract then
     return nil, refuse('STREAMCONFIGMISMATCH')
   end
   return plan_for(L.generation, L.contract, 'none', expected)
 end
 
 local function find(L)
-  local wanted = contract(A.wanted)
+  local wanted = contract(A.contract)
   if A.creates and A.wanted_first then
     local late = elapsed(wanted)
     if late then return nil, late end
   end
   if not L.generation then
     if not A.creates then return nil, refuse('STREAMNOTFOUND') end
-    return plan_for('1', A.wanted, 'make')
+    return plan_for('1', A.contract, 'make')
   end
   if L.state ~= 'active' then
     if not A.creates then return nil, refuse('STREAMDESTROYED ' .. L.generation) end
-    return plan_for(next_of(L.generation), A.wanted, 'make')
+    return plan_for(next_of(L.generation), A.contract, 'make')
   end
-  if A.explicit and L.contract and L.contract ~= A.wanted then return nil, refuse('STREAMCONFIGMISMATCH') end
+  if A.explicit and L.contract and L.contract ~= A.contract then return nil, refuse('STREAMCONFIGMISMATCH') end
   if conflict(L, wanted, A.creates) then return nil, refuse('STREAMDEADLINECONFLICT') end
   if not A.creates then
     if L.physical ~= S.keys(L.generation).log then return nil, refuse('STREAMDESTROYED') end
@@ -89,7 +89,7 @@ local function find(L)
   end
   if L.physical and L.physical ~= S.keys(L.generation).log then return nil, refuse('STREAMDESTROYED') end
   local write = (L.physical and L.contract) and 'none' or 'repair'
-  return plan_for(L.generation, L.contract or A.wanted, write)
+  return plan_for(L.generation, L.contract or A.contract, write)
 end
 
 function S.bind()
@@ -446,15 +446,6 @@ function S.everybody(plan, group)
     end
   end
   return all
-end
-
-local function identity(name, topic, payload)
-  local function part(text)
-    local n = #text
-    return string.char(0, 0, 0, 0, math.floor(n / 16777216) % 256, math.floor(n / 65536) % 256,
-      math.floor(n / 256) % 256, n % 256) .. text
-  end
-  return part(name) .. part(topic) .. part(payload)
 end
 
 -- Checks of a publication with a key that come before the record is looked at.

@@ -5,6 +5,8 @@
 local S = {}
 
 function S.keys(generation)
+  -- Who only adds an event is given no more than that needs.
+  if #KEYS == 3 then return {log = KEYS[2], groups = KEYS[3]} end
   local offset
   if generation == A.where then
     offset = 1
@@ -49,18 +51,18 @@ end
 
 local function find(L)
   if A.creates and A.wanted_first then
-    local late = elapsed(contract(A.wanted))
+    local late = elapsed(contract(A.contract))
     if late then return nil, late end
   end
   if not L then
     if not A.creates then return nil, refuse('STREAMNOTFOUND') end
-    return plan_for('1', A.fresh, A.wanted, 'make')
+    return plan_for('1', A.nonce, A.contract, 'make')
   end
   if L.state ~= 'active' then
     if not A.creates then return nil, refuse('STREAMDESTROYED ' .. L.generation) end
-    return plan_for(next_of(L.generation), A.fresh, A.wanted, 'make')
+    return plan_for(next_of(L.generation), A.nonce, A.contract, 'make')
   end
-  if A.explicit and L.contract ~= A.wanted then return nil, refuse('STREAMCONFIGMISMATCH') end
+  if A.explicit and L.contract ~= A.contract then return nil, refuse('STREAMCONFIGMISMATCH') end
   return plan_for(L.generation, L.nonce, L.contract, 'none')
 end
 
@@ -428,7 +430,7 @@ function S.once_fault() end
 function S.once_begin(plan)
   local at = NOW + plan.C.once
   if plan.C.deadline then at = math.min(at, tonumber(plan.C.deadline)) end
-  plan.instant = text_of(at)
+  plan.once_ms = at
 end
 
 function S.once_find(plan, key, event)
@@ -443,18 +445,19 @@ function S.once_find(plan, key, event)
   return id
 end
 
-
--- A record is never pushed out inside its window.
-function S.once_room(plan, most, dropped)
+-- A record is never pushed out inside its window. What is to be dropped is looked at before anything is written.
+function S.once_room(plan)
+  plan.past = {}
   if plan.write == 'make' then return end
   local count = redis.call('HLEN', plan.keys.once)
-  if count < most or count - #expired(plan.keys.at, dropped) < most then return end
+  plan.past = expired(plan.keys.at)
+  if count - #plan.past < ONCE_RECORDS_MAX then return end
   local oldest = redis.call('ZRANGE', plan.keys.at, 0, 0, 'WITHSCORES')
   return refuse('IDEMPOTENCYFULL ' .. text_of(tonumber(oldest[2] or '0')))
 end
 
-function S.once_put(plan, key, event, id, dropped)
-  put_record(plan.keys.once, plan.keys.at, key, id .. ' ' .. event.digest, plan.instant, dropped)
+function S.once_put(plan, key, event, id)
+  put_record(plan.keys.once, plan.keys.at, key, id, event.digest, plan.once_ms, plan.past)
 end
 
 function S.once_end(plan, published, touch)

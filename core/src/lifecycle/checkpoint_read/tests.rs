@@ -190,7 +190,8 @@ fn trailing_bytes() {
 #[test]
 fn size_limits() {
     let bytes = small();
-    let exact = CheckpointLimits { log: LOG, bytes_max: bytes.len() as u64, records_max: 2 };
+    let exact =
+        CheckpointLimits { bytes_max: bytes.len() as u64, records_max: 2, ..CheckpointLimits::of(LOG) };
     assert!(read(&bytes, 5, exact).is_ok());
     for limits in [
         CheckpointLimits { bytes_max: exact.bytes_max - 1, ..exact },

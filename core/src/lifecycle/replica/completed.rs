@@ -108,7 +108,9 @@ impl Replica {
                 self.each(Session::tell_complete);
                 self.each(Session::want_wanted);
             }
-            (BlobPurpose::List, BlobOutcome::List(result)) => self.shared.on_blobs_listed(result),
+            (BlobPurpose::List(request), BlobOutcome::List(result)) => {
+                self.shared.on_blobs_listed(request, result);
+            }
             (BlobPurpose::Remove, BlobOutcome::Remove(result)) => self.shared.on_blobs_removed(result),
             (BlobPurpose::Verify(key, version, blob), BlobOutcome::Verify(result)) => {
                 if self.shared.on_verified(key, version, blob, result) {

@@ -6,7 +6,7 @@ use super::rounds::{Round, Rounds};
 use super::tending::{Rules, Tended, Tending};
 use crate::stream::error::{CallerError, Setting, StreamError};
 use crate::stream::event::{EventId, Ids};
-use crate::stream::failover::Standing;
+use crate::stream::failover::{Standing, Vouched};
 use crate::stream::group::{Consumer, Taken};
 use crate::stream::handle::Handle;
 use crate::stream::layout::Layout;
@@ -144,10 +144,21 @@ impl Consuming {
         self.consumer.rouse();
     }
 
-    /// Takes where the server stood beside an answer, before the answer.
-    pub(super) fn heard(&mut self, op: &StreamOp, standing: Option<&Standing>) -> Option<Failover> {
+    /// What is noted of the server of a stream.
+    pub(super) fn noted(&self, op: &StreamOp) -> Option<Vouched> {
+        self.consumer.noted(op)
+    }
+
+    /// Takes where the server stood beside an answer, before the answer; with what was noted when it was
+    /// asked.
+    pub(super) fn heard(
+        &mut self,
+        op: &StreamOp,
+        asked: Option<Vouched>,
+        standing: Option<&Standing>,
+    ) -> Option<Failover> {
         self.standing = standing.copied();
-        self.consumer.heard(op, standing)
+        self.consumer.heard(op, asked, standing)
     }
 
     /// Takes the answer to a step of the loop, and tells what is to be handed out.

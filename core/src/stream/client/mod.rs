@@ -20,6 +20,8 @@ mod tests_counters;
 mod tests_failover;
 #[cfg(test)]
 mod tests_lasting;
+#[cfg(test)]
+mod tests_refused;
 
 pub use self::command::{
     CallId, ClientCompletion, Command, CommandOutcome, Execution, HandleId, Origin, PartyId, Waited, op,
@@ -104,9 +106,17 @@ pub struct StreamClient {
 #[derive(Debug)]
 enum Purpose {
     Call(CallId, Call),
-    Step(PartyId, StreamOp),
-    Chore(PartyId, StreamOp),
+    Step(PartyId, Asked),
+    Chore(PartyId, Asked),
     Wait(PartyId),
+}
+
+/// What a party asked.
+#[derive(Debug)]
+struct Asked {
+    op: StreamOp,
+    /// What it had noted of the server by then: a step and a chore may be out together.
+    noted: Option<Vouched>,
 }
 
 /// A call that is under way.
@@ -280,7 +290,8 @@ impl StreamClient {
             match want {
                 Ok(Want::Ask(op)) => {
                     seat.held = Held::Step;
-                    let (asked, noted) = (op.clone(), op.verb.hands_out());
+                    let asked = Asked { op: op.clone(), noted: seat.party.noted(&op) };
+                    let noted = op.verb.hands_out();
                     let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id), noted };
                     return self.out.command(Purpose::Step(id, asked), make);
                 }
@@ -348,10 +359,11 @@ impl StreamClient {
     }
 
     /// A step of a loop ended.
-    fn stepped(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
+    fn stepped(&mut self, id: PartyId, asked: &Asked, execution: Execution) {
         let (outcome, said) = execution.parts();
         self.counters.ended(outcome.as_ref());
-        self.lived_through(id, op, said);
+        self.lived_through(id, asked, said);
+        let op = &asked.op;
         let Some(seat) = self.seats.get_mut(&id) else { return };
         seat.held = Held::No;
         let result = match outcome {
@@ -380,8 +392,9 @@ impl StreamClient {
     }
 
     /// Tells of a change of history before anything of the answer that showed it.
-    fn lived_through(&mut self, id: PartyId, op: &StreamOp, said: Said) {
-        if let Some(failover) = self.seats.get_mut(&id).and_then(|seat| seat.party.heard(op, said)) {
+    fn lived_through(&mut self, id: PartyId, asked: &Asked, said: Said) {
+        let heard = |seat: &mut Seat| seat.party.heard(&asked.op, asked.noted, said);
+        if let Some(failover) = self.seats.get_mut(&id).and_then(heard) {
             self.hand_out(id, alloc::vec![Item::Failover(failover)]);
         }
     }
@@ -435,11 +448,11 @@ impl Machine for StreamClient {
         let Some((purpose, outcome)) = self.out.tickets().settle(completion) else { return };
         match (purpose, outcome) {
             (Purpose::Call(call, of), CommandOutcome::Execute(execution)) => self.called(call, of, execution),
-            (Purpose::Step(party, op), CommandOutcome::Execute(execution)) => {
-                self.stepped(party, &op, execution);
+            (Purpose::Step(party, asked), CommandOutcome::Execute(execution)) => {
+                self.stepped(party, &asked, execution);
             }
-            (Purpose::Chore(party, op), CommandOutcome::Execute(execution)) => {
-                self.tended(party, &op, execution);
+            (Purpose::Chore(party, asked), CommandOutcome::Execute(execution)) => {
+                self.tended(party, &asked, execution);
             }
             (Purpose::Wait(party), CommandOutcome::Wait(waited)) => self.waited(party, waited),
             (Purpose::Call(..) | Purpose::Step(..) | Purpose::Chore(..), CommandOutcome::Wait(_))

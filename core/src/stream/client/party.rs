@@ -5,6 +5,7 @@ use super::consuming::Consuming;
 use super::event::Item;
 use super::reading::{Reading, Want};
 use crate::stream::error::{CallerError, StreamError};
+use crate::stream::failover::Vouched;
 use crate::stream::op::{Nonce, StreamOp};
 use crate::stream::reply::StreamReply;
 use crate::stream::vouching::Failover;
@@ -116,12 +117,22 @@ impl Party {
         }
     }
 
-    /// Takes what an answer says of its server's history, before the answer itself.
-    pub(super) fn heard(&mut self, op: &StreamOp, said: Said) -> Option<Failover> {
+    /// What is noted of the server of a stream when something is asked of it.
+    pub(super) fn noted(&self, op: &StreamOp) -> Option<Vouched> {
+        match self {
+            // Nothing else of a reader is ever under way.
+            Self::Reader(_) => None,
+            Self::Consumer(consuming) => consuming.noted(op),
+        }
+    }
+
+    /// Takes what an answer says of its server's history, before the answer itself; with what was noted
+    /// when it was asked.
+    pub(super) fn heard(&mut self, op: &StreamOp, asked: Option<Vouched>, said: Said) -> Option<Failover> {
         let Said::Stands(standing) = said else { return None };
         match self {
             Self::Reader(reading) => reading.heard(op, standing.as_ref()),
-            Self::Consumer(consuming) => consuming.heard(op, standing.as_ref()),
+            Self::Consumer(consuming) => consuming.heard(op, asked, standing.as_ref()),
         }
     }
 

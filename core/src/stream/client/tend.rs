@@ -3,12 +3,11 @@
 use super::command::{CallId, Command, Execution, Origin, PartyId};
 use super::consuming::Give;
 use super::event::{ClientEvent, End, Failure};
-use super::{By, Call, Purpose, StreamClient, Timer, repeat};
+use super::{Asked, By, Call, Purpose, StreamClient, Timer, repeat};
 use crate::stream::error::{CallerError, Setting};
 use crate::stream::event::Ids;
 use crate::stream::limits::NACK_DELAY_MS_MAX;
 use crate::stream::name::StreamName;
-use crate::stream::op::StreamOp;
 use crate::stream::reply::Outcome;
 use crate::time::Now;
 
@@ -95,16 +94,18 @@ impl StreamClient {
         let Some(seat) = self.seats.get_mut(&id).filter(|seat| !seat.tends && !seat.closing) else { return };
         let Some(op) = seat.consumer().and_then(|consuming| consuming.chore(nonce)) else { return };
         seat.tends = true;
-        let (asked, noted) = (op.clone(), op.verb.hands_out());
+        let asked = Asked { op: op.clone(), noted: seat.party.noted(&op) };
+        let noted = op.verb.hands_out();
         let make = |ticket| Command::Execute { ticket, op, origin: Origin::Party(id), noted };
         self.out.command(Purpose::Chore(id, asked), make);
     }
 
     /// A chore ended.
-    pub(super) fn tended(&mut self, id: PartyId, op: &StreamOp, execution: Execution) {
+    pub(super) fn tended(&mut self, id: PartyId, asked: &Asked, execution: Execution) {
         let (outcome, said) = execution.parts();
         self.counters.ended(outcome.as_ref());
-        self.lived_through(id, op, said);
+        self.lived_through(id, asked, said);
+        let op = &asked.op;
         let Some(seat) = self.seats.get_mut(&id) else { return };
         let result = match outcome {
             Some(Outcome::Answered { result, .. }) => result,
@@ -119,10 +120,10 @@ impl StreamClient {
                 return;
             }
         };
-        seat.tends = false;
         let Some(consuming) = seat.consumer() else { return };
         match consuming.tended(op, result) {
             Ok(tended) => {
+                seat.tends = tended.again;
                 for (stream, fence) in tended.leases {
                     self.counters.leased(fence.is_some());
                     self.out.event(ClientEvent::Leased { party: id, stream, fence });
@@ -132,6 +133,11 @@ impl StreamClient {
                     self.out.event(ClientEvent::Trouble { party: id, failure });
                 }
                 self.hand_out(id, tended.items);
+                if tended.again {
+                    let wait_ms = repeat::wait_ms(&self.seed, id.0, 1);
+                    self.deadlines.arm(Timer::TendAgain(id), self.now.mono.after_ms(wait_ms));
+                    return;
+                }
                 self.tend(id);
                 self.advance(id);
             }

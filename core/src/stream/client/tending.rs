@@ -53,6 +53,8 @@ pub(super) struct Tended {
     pub(super) leases: Vec<(StreamName, Option<u64>)>,
     /// What a chore was refused with that does not end the consumer.
     pub(super) trouble: Option<StreamError>,
+    /// The chore that was refused is to be done again, after a pause.
+    pub(super) again: bool,
 }
 
 /// A part: the chores of one consumer, one at a time.
@@ -194,10 +196,34 @@ impl Tending {
             Err(StreamError::Caller(CallerError::LeaseLost { .. })) => return Ok(self.lost(stream)),
             // The read path makes the group again.
             Err(StreamError::Server(ServerFault::NoGroup)) => return Ok(Tended::default()),
-            // What was to be settled before it is handed out, or buried, stays pending and comes back.
-            Err(error) => return Ok(Tended { trouble: Some(error), ..Tended::default() }),
+            Err(error) => {
+                let again = self.refused(stream, chore);
+                return Ok(Tended { trouble: Some(error), again, ..Tended::default() });
+            }
         };
         Ok(self.follow(layout, stream, chore, told))
+    }
+
+    /// The table of refusals: what becomes of a chore that its server would not do; whether it is to be
+    /// done again, after a pause.
+    fn refused(&mut self, stream: StreamName, chore: Chore) -> bool {
+        match chore {
+            // It is said again when there is room the next time.
+            Chore::Told { .. } => {
+                if let Some((_, said)) = self.told.get_mut(&stream) {
+                    *said = false;
+                }
+                false
+            }
+            // An asking before this one may have settled it: then nobody else would be handed it.
+            Chore::Settle { ids, then } if !then.is_empty() => {
+                self.chores.push_back((stream, Chore::Settle { ids, then }));
+                true
+            }
+            // What was not settled or buried stays pending and comes back; the others have their own time.
+            Chore::Settle { .. } | Chore::Bury { .. } => false,
+            Chore::KeepAlive | Chore::Lease | Chore::Claim { .. } | Chore::Sweep { .. } => false,
+        }
     }
 
     /// The table of chores: what each answer leads to.

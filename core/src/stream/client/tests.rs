@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::machine::Machine as _;
+use crate::stream::error::StreamError;
 use crate::stream::event::{Event, EventId, Ids};
 use crate::stream::failover::Standing;
 use crate::stream::keyspace::Keyspace;
@@ -35,6 +36,13 @@ pub(super) struct World {
     pub(super) gone: Vec<StreamName>,
     /// Where the server stands; `None` for one that knows no failovers.
     pub(super) standing: Option<Standing>,
+    /// What the server refuses for now, and how.
+    pub(super) refused: Option<(fn(&Verb) -> bool, StreamError)>,
+    /// What is done and not answered.
+    pub(super) lost: Option<fn(&Verb) -> bool>,
+    /// What is done and answered only by [`World::release`].
+    pub(super) kept_back: Option<fn(&Verb) -> bool>,
+    on_their_way: Vec<(crate::ticket::Ticket<op::Execute>, Execution)>,
 }
 
 impl World {
@@ -54,6 +62,10 @@ impl World {
             eager: false,
             gone: Vec::new(),
             standing: None,
+            refused: None,
+            lost: None,
+            kept_back: None,
+            on_their_way: Vec::new(),
         }
     }
 
@@ -84,7 +96,15 @@ impl World {
                 Command::Execute { ticket, op, noted, .. } => {
                     self.asked.push(op.verb.clone());
                     let at = self.server_time();
+                    let refusal = self.refused.as_ref().filter(|(refuses, _)| refuses(&op.verb));
+                    let loses = self.lost.is_some_and(|loses| loses(&op.verb));
+                    let keeps_back = self.kept_back.is_some_and(|keeps| keeps(&op.verb));
                     let outcome = if self.gone.contains(&op.stream) {
+                        Outcome::Uncertain(Uncertain::new(op))
+                    } else if let Some((_, error)) = refusal {
+                        Outcome::Answered { at: None, result: Err(error.clone()) }
+                    } else if loses {
+                        let _ = self.server.apply(at, &op);
                         Outcome::Uncertain(Uncertain::new(op))
                     } else if self.lose > 0 {
                         let _ = self.server.apply(at, &op);
@@ -98,12 +118,28 @@ impl World {
                         Some(_) if noted => Execution::Beside { outcome, standing: self.standing },
                         Some(_) | None => Execution::Ended(outcome),
                     };
-                    self.client.handle_completion(self.now(), ticket.complete(Ok(execution)));
+                    if keeps_back {
+                        self.on_their_way.push((ticket, execution));
+                    } else {
+                        self.client.handle_completion(self.now(), ticket.complete(Ok(execution)));
+                    }
                 }
             }
             self.hear();
         }
         self.hear();
+    }
+
+    /// Lets the answers come that were kept back; how many there were.
+    pub(super) fn release(&mut self) -> usize {
+        self.kept_back = None;
+        let answers = core::mem::take(&mut self.on_their_way);
+        let count = answers.len();
+        for (ticket, execution) in answers {
+            self.client.handle_completion(self.now(), ticket.complete(Ok(execution)));
+        }
+        self.run();
+        count
     }
 
     fn hear(&mut self) {

@@ -167,6 +167,29 @@ fn a_consumer_is_told_before_it_is_handed_anything_of_the_other_history() {
     assert_eq!(two.told(consumer), [(Some(lost), None), (None, Some(other))]);
 }
 
+/// A claim and a read are under way together, over two connections perhaps.
+#[test]
+fn an_answer_that_was_overtaken_is_no_server_that_fell_behind() {
+    for noted_before in [true, false] {
+        let mut two = Two::new();
+        let consumer = two.world.consumer(two.handle, "a");
+        if noted_before {
+            assert_eq!(two.told(consumer).len(), 1);
+        }
+        two.world.standing = Some(master(11));
+        two.world.kept_back = Some(|verb| matches!(verb, Verb::GroupClaim { .. }));
+        // It has the answer before it, and room: the claim follows its lease.
+        two.world.want(consumer);
+        two.world.pass_ms(crate::stream::limits::LEASE_MS_DEFAULT);
+        two.second();
+        two.told(consumer);
+        two.world.items(consumer);
+        assert_eq!(two.world.release(), 1);
+        two.world.pass_ms(1000);
+        assert_eq!(two.world.items(consumer), [], "{noted_before}");
+    }
+}
+
 #[test]
 fn a_handle_is_told_up_to_where_its_publications_are_kept() {
     let mut two = Two::new();

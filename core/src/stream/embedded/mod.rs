@@ -188,7 +188,9 @@ impl Embedded {
         let Some(space) = self.keyspace.held(stream) else { return true };
         let goes_on = space.life.as_ref().is_some_and(|life| life.active && life.generation == generation);
         let log = space.data.get(&generation).and_then(|data| data.log.as_ref());
-        !goes_on || log.is_some_and(|log| log.last > after)
+        // Not the last position given out: what had it may be gone, and nobody is ever handed it.
+        let newest = log.and_then(|log| log.entries.last_key_value());
+        !goes_on || newest.is_some_and(|(id, _)| *id > after)
     }
 
     /// Everything that is held, changes that are not durable yet included.

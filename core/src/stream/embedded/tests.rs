@@ -337,6 +337,21 @@ fn what_changes_nothing_is_not_written() {
     assert_eq!(entries, [1, 1, 2, 3, 3, 3, 3, 3, 4, 4]);
 }
 
+/// Whoever has read on is handed nothing by the last position given out, only by what is kept behind its own.
+#[test]
+fn nothing_that_is_gone_is_news() {
+    let mut embedded = Embedded::in_memory(EmbeddedLimits::default());
+    let orders = StreamName::new("orders").unwrap();
+    embedded.handle_ask(now(5), add("one")).unwrap();
+    assert!(embedded.has_news(&orders, 1, EventId::ZERO));
+    let ids = Ids::new([EventId { ms: 5, seq: 0 }]).unwrap();
+    embedded.handle_ask(now(6), handle().op(Verb::Remove { ids }, Nonce([1; 16]))).unwrap();
+    assert!(!embedded.has_news(&orders, 1, EventId::ZERO), "it was removed");
+    embedded.handle_ask(now(7), add("two")).unwrap();
+    assert!(embedded.has_news(&orders, 1, EventId::ZERO));
+    assert!(!embedded.has_news(&orders, 1, EventId { ms: 7, seq: 0 }));
+}
+
 #[test]
 fn the_clock_never_falls() {
     let mut folder = Folder::default();

@@ -202,6 +202,62 @@ fn what_is_handed_out_only_once_it_is_settled_is_settled_first_whatever_it_holds
     assert!(world.consumer.op(NONCE).unwrap().is_like(&ack), "it is asked again");
 }
 
+/// A consumer of two streams, the first of which has lost its group.
+fn without_a_group() -> (World, StreamOp) {
+    let mut world = World::of_two(Layout::Tagged);
+    world.consumer.pass().unwrap();
+    let read = world.consumer.op(NONCE).unwrap();
+    assert_eq!(read.stream, name_of("s"));
+    world.consumer.answered(&read, Err(ServerFault::NoGroup.into())).unwrap();
+    let repair = world.consumer.op(NONCE).unwrap();
+    assert_eq!(repair.stream, name_of("s"));
+    (world, repair)
+}
+
+fn full() -> StreamError {
+    let why = crate::stream::unready::Unready::OutOfMemory;
+    ServerFault::Unready { why, message: "full".into() }.into()
+}
+
+#[test]
+fn a_repair_that_was_refused_holds_up_no_other_stream() {
+    let (mut world, repair) = without_a_group();
+    assert_eq!(world.consumer.answered(&repair, Err(full())), Err(full()));
+    assert_eq!(world.consumer.rest(&repair), Some(1));
+    let next = world.consumer.op(NONCE).expect("it goes on");
+    assert_eq!(next.stream, name_of("t"));
+    world.drive();
+    world.consumer.pass().unwrap();
+    assert_eq!(world.drive(), [name_of("t")], "and the other is read");
+}
+
+#[test]
+fn settling_what_is_not_shown_that_was_refused_holds_up_no_other_stream() {
+    let mut world = World::taking(Layout::Tagged, TakeSettings::new().topic("none"));
+    world.consumer.pass().unwrap();
+    let read = world.consumer.op(NONCE).unwrap();
+    let batch = world.apply(&read);
+    world.consumer.answered(&read, batch).unwrap();
+    let ack = world.consumer.op(NONCE).unwrap();
+    assert_eq!(world.consumer.answered(&ack, Err(full())), Err(full()));
+    assert_eq!(world.consumer.rest(&ack), Some(1));
+    let next = world.consumer.op(NONCE).expect("it goes on");
+    assert_eq!((next.stream, matches!(next.verb, Verb::GroupRead { .. })), (name_of("t"), true));
+}
+
+#[test]
+fn what_is_handed_out_only_once_it_is_settled_is_asked_again_after_a_refusal() {
+    let mut world = World::taking(Layout::Tagged, TakeSettings::new().no_ack());
+    world.consumer.pass().unwrap();
+    let read = world.consumer.op(NONCE).unwrap();
+    let batch = world.apply(&read);
+    world.consumer.answered(&read, batch).unwrap();
+    let ack = world.consumer.op(NONCE).unwrap();
+    assert_eq!(world.consumer.answered(&ack, Err(full())), Err(full()));
+    assert_eq!(world.consumer.rest(&ack), None);
+    assert!(world.consumer.op(NONCE).unwrap().is_like(&ack));
+}
+
 #[test]
 fn a_group_that_cannot_be_made_again_for_now_holds_up_no_other_repair() {
     let mut world = World::of_two(Layout::Tagged);

@@ -53,17 +53,7 @@ impl Position {
             let (length, length_max) = (self.epochs.len(), POSITION_EPOCHS_MAX);
             return Err(OwnFault::TooLong { field: "epochs", length, length_max });
         }
-        if let Some(mark) = self.epochs.iter().find(|mark| mark.previous_end >= mark.start) {
-            let (start, previous_end) = (mark.start, mark.previous_end);
-            return Err(OwnFault::EpochEnd { start, previous_end });
-        }
-        let mut pairs = self.epochs.iter().zip(self.epochs.iter().skip(1));
-        match pairs.find(|(previous, next)| previous.epoch >= next.epoch) {
-            Some((previous, next)) => {
-                Err(OwnFault::EpochOrder { previous: previous.epoch, epoch: next.epoch })
-            }
-            None => Ok(()),
-        }
+        check_epochs(&self.epochs)
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
@@ -95,6 +85,20 @@ impl Position {
             tail: mark(object.tail, "tail_digest", &object.tail_digest)?,
             epochs,
         })
+    }
+}
+
+/// Whether epochs are such as a position may tell: they ascend, and each begins above what came before
+/// it. Whatever else tells epochs is held to it, too, since they are told on.
+pub(crate) fn check_epochs(epochs: &[EpochMark]) -> Result<(), OwnFault> {
+    if let Some(mark) = epochs.iter().find(|mark| mark.previous_end >= mark.start) {
+        let (start, previous_end) = (mark.start, mark.previous_end);
+        return Err(OwnFault::EpochEnd { start, previous_end });
+    }
+    let mut pairs = epochs.iter().zip(epochs.iter().skip(1));
+    match pairs.find(|(previous, next)| previous.epoch >= next.epoch) {
+        Some((previous, next)) => Err(OwnFault::EpochOrder { previous: previous.epoch, epoch: next.epoch }),
+        None => Ok(()),
     }
 }
 

@@ -81,6 +81,7 @@ fn publish_one(
                 match world.host(instance).outcomes.remove(&id) {
                     Some(Outcome::Accepted(accepted)) => Ok((accepted.mark, accepted.repeated)),
                     Some(Outcome::NoSequence) => return Err("no_id"),
+                    Some(Outcome::Refused(_)) => return Err("refused"),
                     Some(Outcome::Uncertain(_)) => return Err("unconfirmed"),
                     None => return Err("no outcome"),
                 }
