@@ -131,7 +131,9 @@ fn a_reseed_has_ended_when_every_blob_is_here_or_says_how_many_are_not() {
         let lost = blobs(replica).into_iter().min().expect("three");
         std::fs::remove_file(lost).expect("removes");
     }
-    let without = reseed(&["--wait-s", "5"]);
+    // Where the machine is too slow for the records it says so, with another code: it gets more time.
+    let mut tries = ["3", "20", "60"].iter().map(|wait_s| reseed(&["--wait-s", wait_s]));
+    let without = tries.find(|ended| ended.code != 4).expect("the records come");
     assert_eq!((without.code, &without.last()["blobs_wanted"]), (6, &1.into()), "{}", without.stderr);
     assert!(without.stderr.contains("1 blobs did not come"), "{}", without.stderr);
     assert_eq!(a.stop(), 0);
@@ -197,24 +199,23 @@ fn a_node_waits_for_a_directory_that_a_command_has_open() {
     assert_eq!(a.stop(), 0);
 }
 
-/// Takes the next connection, and reads what it asks.
-fn asked(listener: &TcpListener) -> TcpStream {
+/// Takes the next connection and reads what it asks; `None` if the client has ended.
+fn asked(listener: &TcpListener, client: &mut Child) -> Option<TcpStream> {
     listener.set_nonblocking(true).expect("can");
     let mut found = None;
-    wait_until("a connection", || {
+    wait_until("a connection, or the client's end", || {
         found = listener.accept().ok();
-        found.is_some()
+        found.is_some() || client.try_wait().expect("asks").is_some()
     });
-    let (mut stream, _) = found.expect("one");
+    let (mut stream, _) = found?;
     stream.set_nonblocking(false).expect("can");
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut buf = [0; 1024];
-        let read = stream.read(&mut buf).expect("reads");
-        assert!(read > 0, "the request ends");
+        let read = stream.read(&mut buf).ok().filter(|read| *read > 0)?;
         request.extend_from_slice(&buf[..read]);
     }
-    stream
+    Some(stream)
 }
 
 fn events(listener: &TcpListener, args: &[&str]) -> Child {
@@ -222,7 +223,7 @@ fn events(listener: &TcpListener, args: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_strandline"))
         .args(["--json", "events"])
         .args(args)
-        .args(["--silence-ms", "300", "--url", &url])
+        .args(["--silence-ms", "1000", "--url", &url])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -231,29 +232,32 @@ fn events(listener: &TcpListener, args: &[&str]) -> Child {
 }
 
 #[test]
-fn a_server_of_events_that_falls_silent_is_asked_again_and_a_publish_to_it_is_uncertain() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mut tail = events(&listener, &["tail", "t"]);
-    let mut silent = asked(&listener);
-    silent
-        .write_all(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
-        )
-        .expect("writes");
-    let _second = asked(&listener);
-    tail.kill().expect("kills");
-    tail.wait().expect("ends");
-    drop(silent);
+fn a_server_of_events_that_falls_silent_is_asked_again() {
+    const BEGUN: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    // A tail whose first answer comes too late ends, as it must: then another one is tried.
+    let asked_again = (0..5).any(|_| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut tail = events(&listener, &["tail", "t"]);
+        let first = asked(&listener, &mut tail);
+        let silent = first.filter(|mut stream| stream.write_all(BEGUN).is_ok());
+        let second = silent.as_ref().and_then(|_| asked(&listener, &mut tail));
+        tail.kill().expect("kills");
+        tail.wait().expect("ends");
+        second.is_some()
+    });
+    assert!(asked_again);
+}
 
-    for answer in [
-        "",
-        "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{",
-        "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n",
-    ] {
-        let publish = events(&listener, &["publish", "t"]);
-        // The one before may have called once more.
-        let mut stream = asked(&listener);
-        stream.write_all(answer.as_bytes()).expect("writes");
+#[test]
+fn a_publish_whose_answer_is_lost_is_uncertain() {
+    let cut = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
+    let by_a_gateway = "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n";
+    for answer in ["", cut, by_a_gateway] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut publish = events(&listener, &["publish", "t"]);
+        // Held open until the end: one that is too slow here is uncertain as well.
+        let stream = asked(&listener, &mut publish);
+        let _ = stream.as_ref().map(|mut stream| stream.write_all(answer.as_bytes()));
         let ended = Ended::from(publish.wait_with_output().expect("ends"));
         assert_eq!(ended.code, 5, "{answer:?}: {}", ended.stderr);
         assert!(ended.stderr.contains("--token"), "{}", ended.stderr);
@@ -301,8 +305,10 @@ fn the_file_of_an_earlier_run_does_not_say_that_a_node_is_ready() {
     std::fs::write(&ready, "127.0.0.1:1\n").expect("writes");
     std::fs::write(a.path("peers.toml"), "").expect("writes");
     let peers = a.path("peers.toml");
-    // The address is one of no machine: the node never gets ready.
-    let args = ["serve", "--plaintext", "--listen", "192.0.2.1:1", "--ready-file"].map(Path::new);
+    // Somebody listens there already: the node never gets ready.
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("one").to_string();
+    let args = ["serve", "--listen", &address, "--ready-file"].map(Path::new);
     let ended = a.run(args.into_iter().chain([&*ready, Path::new("--peers"), &peers]));
     assert_eq!((ended.code, ready.exists()), (4, false), "{}", ended.stderr);
 }

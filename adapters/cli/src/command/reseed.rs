@@ -5,6 +5,7 @@ use crate::backend::node::opening_failure;
 use crate::backend::{Backend, NodeBackend, once_free, open_here, remote::Remote};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::Output;
 use crate::report::{LinkReport, StatusReport};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     }
     let in_use = |error: &ReseedError| matches!(error, ReseedError::Open(OpenError::InUse(_)));
     let reseeded = once_free(|| strandline_file::reseed(dir), in_use).map_err(|error| failed(dir, error))?;
-    let done = take(args, dir, access).map_err(|failure| {
+    let done = take(args, dir, access, context.output).map_err(|failure| {
         let kept = reseeded.kept.display();
         failure
             .partly(format!("the history is thrown away, that of {} has not taken its place", args.from))
@@ -144,7 +145,7 @@ fn failed(dir: &Path, error: ReseedError) -> Failure {
 }
 
 /// Calls the peer and waits until everything it had is here.
-fn take(args: &Args, dir: &Path, access: Access) -> Result<StatusReport, Failure> {
+fn take(args: &Args, dir: &Path, access: Access, output: Output) -> Result<StatusReport, Failure> {
     let (node, _) = open_here(dir, NodeConfig::default())?;
     let mut backend = NodeBackend::new(node.handle().clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -158,7 +159,7 @@ fn take(args: &Args, dir: &Path, access: Access) -> Result<StatusReport, Failure
         let server = strandline_tokio::serve(config)
             .await
             .map_err(|e| Failure::peer(format!("cannot call {}: {e}", args.from)))?;
-        let taken = tokio::task::block_in_place(|| wait(args, &mut backend));
+        let taken = tokio::task::block_in_place(|| wait(args, &mut backend, output));
         let closed = server.shutdown().await;
         let status = taken?;
         closed?;
@@ -166,8 +167,9 @@ fn take(args: &Args, dir: &Path, access: Access) -> Result<StatusReport, Failure
     })
 }
 
-fn wait(args: &Args, backend: &mut NodeBackend) -> Result<StatusReport, Failure> {
+fn wait(args: &Args, backend: &mut NodeBackend, output: Output) -> Result<StatusReport, Failure> {
     let (start, longest) = (Instant::now(), Duration::from_secs(args.wait_s));
+    let mut told = false;
     loop {
         let status = backend.status()?;
         let link = status.links.iter().find(|link| link.identity == args.from);
@@ -179,9 +181,17 @@ fn wait(args: &Args, backend: &mut NodeBackend) -> Result<StatusReport, Failure>
                 ))
                 .advise("docs/OPERATIONS.md says what each verdict means"));
             }
-            let is_over = status.blobs_wanted == 0 || start.elapsed() >= longest;
-            if reached(&status, link) && is_over {
+            let has_records = reached(&status, link);
+            if has_records && (status.blobs_wanted == 0 || start.elapsed() >= longest) {
                 return Ok(status);
+            }
+            // A peer that lacks a blob itself may get it, or never: a person need not wait for it here.
+            if has_records && !told {
+                told = true;
+                output.note(format!(
+                    "the records are here; {} blobs are waited for, up to {} s: to stop is safe",
+                    status.blobs_wanted, args.wait_s
+                ));
             }
         }
         if start.elapsed() >= longest {
