@@ -548,3 +548,24 @@ fn any_message_at_any_time_leaves_what_is_durable() {
         assert!(cluster.contents(a).values().all(Option::is_some), "{seed}: a record without its blob");
     }
 }
+
+#[test]
+fn digests_that_nobody_asked_for_are_computed_for_no_longer_than_a_bound() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.add("a", true, small_config());
+    for n in 0..10 {
+        cluster.put(a, &format!("k{n}"), b"v");
+        cluster.settle();
+    }
+    let peer = Peer::native(&mut cluster, a, "p");
+    peer.stand(&mut cluster, ZERO, ZERO);
+    let digest =
+        |n| OwnMessage::Digest(DigestAt { version: at(n % 9 + 1), digest: Some([7; 32]), asks: true });
+    // Nothing is read meanwhile.
+    let most = (0..1000_u64).take_while(|n| {
+        peer.send_own(&mut cluster, digest(*n));
+        peer.fault(&mut cluster).is_none()
+    });
+    assert!(most.count() < 200);
+    assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Limit));
+}

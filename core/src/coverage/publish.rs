@@ -46,9 +46,8 @@ impl Hub {
         if found > max {
             return Err(PublishError::TooLarge { max, found });
         }
-        match publish.kind.chars().find(|c| c.is_control()) {
-            Some(found) => return Err(PublishError::BadKind { found }),
-            None => {}
+        if let Some(found) = publish.kind.chars().find(|c| c.is_control()) {
+            return Err(PublishError::BadKind { found });
         }
         sse::reserved(publish.kind).map_or(Ok(()), |found| Err(PublishError::ReservedKind { found }))
     }

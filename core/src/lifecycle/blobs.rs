@@ -66,6 +66,7 @@ impl Session {
     /// The peer asks for a piece.
     pub(super) fn on_piece_get(&mut self, shared: &mut Shared, get: BlobRangeGet) {
         let BlobRangeGet { key, offset, bytes } = get;
+        self.renew_pin(shared);
         self.serving += 1;
         let most = crate::limits::PIECE_BYTES_MAX;
         let bytes_max = u32::try_from(bytes).unwrap_or(most).min(most);

@@ -41,6 +41,11 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
+    /// Whether every question was answered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
     /// A question was taken; its place in the order.
     pub(super) fn ask(&mut self) -> u64 {
         self.answers.push_back(None);

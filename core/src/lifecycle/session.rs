@@ -136,6 +136,8 @@ pub(super) struct Session {
     pub(super) synced: Option<Version>,
     /// A snapshot of the peer's that was not answered yet.
     pub(super) offered: Option<Offered>,
+    /// Pieces of a snapshot that were asked for and may come twice, since an offer crossed the questions.
+    pub(super) crossed: u64,
     /// One side told the other why repair stopped; what comes after that is not told again.
     stop_said: bool,
 }
@@ -177,6 +179,7 @@ impl Session {
             heard: shared.now.mono,
             synced: None,
             offered: None,
+            crossed: 0,
             stop_said: false,
         }
     }

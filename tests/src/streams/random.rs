@@ -395,8 +395,16 @@ impl Run<'_> {
                 Verb::Replay { after, events_max: 3, bytes_max: 18 + dice.below(30) }
             }
             17 | 18 => {
-                let start = [Start::Newest, Start::Oldest, Start::After(EventId::ZERO)]
-                    [usize::try_from(if dice.one_in(4) { dice.below(3) } else { 1 }).expect("small")];
+                // The last two lie far ahead of every clock.
+                let starts = [
+                    Start::Newest,
+                    Start::Oldest,
+                    Start::After(EventId::ZERO),
+                    Start::at_ms(1 << 50),
+                    Start::After(EventId::MAX),
+                ];
+                let start =
+                    starts[usize::try_from(if dice.one_in(4) { dice.below(5) } else { 1 }).expect("small")];
                 let contract = GroupContract { filter: Filter::All, start, no_ack: false, grace_ms: 50 };
                 let settled = dice.one_in(4).then(|| self.id(dice));
                 Verb::GroupOpen { group, contract, settled }

@@ -3,6 +3,7 @@ local event = {name = ARGV[ARG + 1], topic = ARGV[ARG + 2], payload = ARGV[ARG +
 local condition = ARGV[ARG + 4]
 local plan, no = S.bind()
 if not plan then return no end
+if not plan.C then return refuse('STREAMCONFIGMISSING') end
 if condition then
   if not exists(plan.keys.log) then return done(plan, '') end
   if condition ~= 'exists' and last_id(plan.keys.log) ~= condition then return done(plan, '') end

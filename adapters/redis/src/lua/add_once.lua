@@ -3,6 +3,7 @@ local key = ARGV[ARG + 1]
 local event = {name = ARGV[ARG + 2], topic = ARGV[ARG + 3], payload = ARGV[ARG + 4], digest = ARGV[ARG + 5]}
 local plan, no = S.bind()
 if not plan then return no end
+if not plan.C then return refuse('STREAMCONFIGMISSING') end
 no = S.once_fault(plan)
 if no then return no end
 S.once_begin(plan)

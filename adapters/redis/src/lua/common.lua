@@ -56,14 +56,24 @@ local function is_decimal(text)
   return text == '0' or string.match(text, '^[1-9]%d*$') ~= nil
 end
 
--- Digits that no shorter text stands for too.
-local function is_short(digits) return string.byte(digits) ~= 48 or digits == '0' end
+-- Digits that no shorter text stands for too, of a number that we count.
+local function is_counted(digits)
+  return (string.byte(digits) ~= 48 or digits == '0') and not decimal_less(LAST, digits)
+end
+
+-- Refuses a lifecycle record of which nobody can tell what generation it is about, or what the next one is.
+local function generation_fault(generation)
+  if not generation or is_decimal(generation) and generation ~= '0' and decimal_less(generation, LAST) then
+    return nil
+  end
+  return refuse('SINKLIFECYCLEINVALID expected a generation, found ' .. generation)
+end
 
 -- A contract taken apart; nil when it is not canonical.
 local function contract(text)
   local version, max, mode, value, sliding, rest =
     string.match(text, '^v=(%d+)|max=(%d+)|mode=(%a+)|value=(%d+)|sliding=(%a+)(.*)$')
-  if not version or version ~= S_VERSION or not is_short(max) or not is_short(value) then return nil end
+  if not version or version ~= S_VERSION or not is_counted(max) or not is_counted(value) then return nil end
   if sliding ~= 'true' and sliding ~= 'false' then return nil end
   local C = {text = text, max = max, mode = mode, value = tonumber(value), sliding = sliding == 'true'}
   if mode == 'none' then
@@ -75,8 +85,9 @@ local function contract(text)
     return nil
   end
   if S_VERSION == '1' then
-    C.once = tonumber(string.match(rest, '^|once=(%d+)$'))
-    if not C.once then return nil end
+    local once = string.match(rest, '^|once=(%d+)$')
+    if not once or not is_counted(once) then return nil end
+    C.once = tonumber(once)
   elseif rest ~= '' then
     return nil
   end
@@ -87,6 +98,12 @@ local function elapsed(C)
   if C and C.deadline and NOW >= tonumber(C.deadline) then
     return refuse('DEADLINEELAPSED ' .. C.deadline .. ' ' .. MS)
   end
+end
+
+-- Whether the step makes the generation out of nothing: what lies under its keys goes. The first one of the
+-- Pulse layout adopts it.
+local function is_anew(plan)
+  return plan.write == 'make' and not (S_VERSION == '2' and plan.generation == '1')
 end
 
 -- What a bound asker knows already is not said again.

@@ -24,15 +24,23 @@ local function make_log(key, id)
   if id ~= '0-0' then redis.call('XSETID', key, id) end
 end
 
--- Refuses where no position is left.
+-- Whether no position is left behind this one: a server counts on only within a millisecond.
+local function is_spent(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return seq == LAST and not decimal_less(ms, MS)
+end
+
+-- Refuses where no position is left, behind the last one or, where there is no log, behind all that was given.
 local function position_fault(plan)
-  if redis.call('TYPE', plan.keys.log).ok ~= 'stream' then return end
-  if last_id(plan.keys.log) == LAST .. '-' .. LAST then return refuse('STREAMNOPOSITION') end
+  local kind, last = redis.call('TYPE', plan.keys.log).ok, nil
+  if kind == 'stream' then last = last_id(plan.keys.log) end
+  if kind == 'none' then last = S.highest_cursor(plan) end
+  if last and is_spent(last) then return refuse('STREAMNOPOSITION') end
 end
 
 -- The same, where something is written before the event. Where nothing is, the event itself finds out.
 local function early_position_fault(plan)
-  if plan.write ~= 'none' then return position_fault(plan) end
+  if plan.write ~= 'none' and not is_anew(plan) then return position_fault(plan) end
 end
 
 -- Adds by the clock, and behind the last position where that lies ahead of the clock.
@@ -52,12 +60,12 @@ local function append(plan, event)
   local key, max = plan.keys.log, plan.C.max
   local id = publish(key, max, event.name, event.topic, event.payload)
   if type(id) == 'string' then return id end
+  local no = position_fault(plan)
+  if no then return nil, no end
   if not id then
     local floor = S.highest_cursor(plan)
     if not id_less(floor, MS .. '-0') then make_log(key, floor) end
   end
-  local no = position_fault(plan)
-  if no then return nil, no end
   local args = {'XADD', key, 'MAXLEN', '=', max, MS .. '-*', 'n', event.name, 'p', event.payload}
   if max == '0' then args = {'XADD', key, MS .. '-*', 'n', event.name, 'p', event.payload} end
   if event.topic ~= '' then

@@ -3,7 +3,7 @@ local group, known = ARGV[ARG + 1], ARGV[ARG + 2]
 local values = {ARGV[ARG + 3], ARGV[ARG + 4], ARGV[ARG + 5], ARGV[ARG + 6], ARGV[ARG + 7]}
 local plan, no = S.bind()
 if not plan then return no end
-local made_anew = plan.write == 'make' and not (S_VERSION == '2' and plan.generation == '1')
+local made_anew = is_anew(plan)
 if not made_anew and not S.group_fits(plan, group, values) then return refuse('SINKCONFIGMISMATCH') end
 no = not made_anew and S.missed_fault(plan, group)
 if no then return no end
@@ -13,12 +13,14 @@ local was_absent = not exists(key)
 local cursor = S.cursor(plan, group)
 local at = cursor or (known ~= '' and known) or nil
 local start = at or values[3]
+-- Nobody has come past the start that was asked for: it is as at first, and moves no log.
+local only_wishes = at == values[3]
 if was_absent then
   local floor = S.highest_cursor(plan)
-  if at and id_less(floor, at) then floor = at end
+  if at and not only_wishes and id_less(floor, at) then floor = at end
   make_log(key, floor)
-  if at then start = floor end
-elseif at and id_less(last_id(key), at) then
+  if at and id_less(at, floor) then start = floor end
+elseif at and not only_wishes and id_less(last_id(key), at) then
   -- Settled in a log that is gone, under a clock that was ahead: all that is here is new.
   start = '0-0'
 end

@@ -94,7 +94,8 @@ end
 
 function S.bind()
   local L = read_life()
-  local plan, no
+  local plan, no = nil, generation_fault(L.generation)
+  if no then return nil, no end
   if A.bound ~= '' then plan, no = follow(L) else plan, no = find(L) end
   if not plan then return nil, no end
   plan.life = L
@@ -270,13 +271,22 @@ function S.set_cursor(plan, group, id)
   return id
 end
 
+-- Whether a position of a group is nothing but the start that was asked for.
+local function only_wishes(plan, group, id)
+  local start = redis.pcall('HGET', plan.keys.config(group), 'start_id')
+  return start == id
+end
+
+-- Up to where anything was settled. A start that nobody has come past is not: it is only asked for, and may
+-- lie anywhere.
 function S.highest_cursor(plan)
   local highest = '0-0'
   local all = redis.call('HGETALL', plan.keys.recovery)
   for i = 1, #all, 2 do
-    if string.sub(all[i], 1, 1) ~= '=' and string.match(all[i + 1], '^%d+-%d+$')
-      and id_less(highest, all[i + 1]) then
-      highest = all[i + 1]
+    local group, id = all[i], all[i + 1]
+    if string.sub(group, 1, 1) ~= '=' and string.match(id, '^%d+-%d+$') and id_less(highest, id)
+      and not only_wishes(plan, group, id) then
+      highest = id
     end
   end
   return highest

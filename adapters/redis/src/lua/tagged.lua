@@ -68,7 +68,8 @@ end
 
 function S.bind()
   local L = read_life()
-  local plan, no
+  local plan, no = nil, generation_fault(L and L.generation)
+  if no then return nil, no end
   if A.bound ~= '' then plan, no = follow(L) else plan, no = find(L) end
   if not plan then return nil, no end
   plan.life = L or {}
@@ -157,14 +158,26 @@ function S.set_cursor(plan, group, id)
   return id
 end
 
+-- Where a group was asked to begin, by the text of its contract; nil where that cannot be told.
+local function start_of(text)
+  local fine, values = pcall(cjson.decode, text)
+  return fine and type(values) == 'table' and values[3] or nil
+end
+
+-- Up to where anything was given out or settled. A start that nobody has come past is neither: it is only
+-- asked for, and may lie anywhere.
 function S.highest_cursor(plan)
-  local highest = '0-0'
+  local highest, starts = '0-0', {}
   local all = redis.call('HGETALL', plan.keys.groups)
   for i = 1, #all, 2 do
+    local group = string.match(all[i], '^contract:(.*)$')
+    if group then starts[group] = start_of(all[i + 1]) end
+  end
+  for i = 1, #all, 2 do
     -- What was given out too: others may still be acknowledging by those positions.
-    local what = string.match(all[i], '^(%a+):')
+    local what, group = string.match(all[i], '^(%a+):(.*)$')
     local id = (what == 'cursor' or what == 'read') and string.match(all[i + 1], '^%S+')
-    if id and id_less(highest, id) then highest = id end
+    if id and id ~= starts[group] and id_less(highest, id) then highest = id end
   end
   return highest
 end

@@ -51,6 +51,9 @@ fn ensure(
     let was_absent = data.log.is_none();
     let log = data.log();
     let delivered = match (known, start) {
+        // Nobody has come past the start that was asked for: it is as at first, and moves no log.
+        (Some(id), Start::After(asked)) if id == asked && was_absent => log.last.max(id),
+        (Some(id), Start::After(asked)) if id == asked => id,
         // The log starts behind everything that was settled.
         (Some(id), _) if was_absent => {
             log.last = log.last.max(id);

@@ -21,6 +21,8 @@ pub mod space;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_floor;
+#[cfg(test)]
 mod tests_given;
 #[cfg(test)]
 mod tests_listing;

@@ -45,7 +45,7 @@ pub(super) fn add_once(
     let instant = instant(step, held)?;
     let found = found(held.map(|data| &data.once), key, &identity, step);
     if matches!(found, Found::Nothing) {
-        has_position(step, held.and_then(|data| data.log.as_ref()))?;
+        has_position(step, held)?;
         if let Some(data) = held {
             has_room(&data.once, step)?;
         }

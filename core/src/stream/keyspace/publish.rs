@@ -2,7 +2,6 @@
 
 use super::Step;
 use super::expiry::touch;
-use super::log::Log;
 use super::space::{Data, Space};
 use crate::stream::error::{ServerFault, StreamError};
 use crate::stream::event::{Event, EventId, Ids, Stored};
@@ -17,7 +16,8 @@ pub(super) fn add(
     condition: Condition,
 ) -> Result<Told, StreamError> {
     let generation = step.life().generation;
-    let log = step.held(space).and_then(|data| data.log.as_ref());
+    let held = step.held(space);
+    let log = held.and_then(|data| data.log.as_ref());
     let holds = match condition {
         Condition::Always => true,
         Condition::IfExists => log.is_some(),
@@ -26,7 +26,7 @@ pub(super) fn add(
     if !holds {
         return Ok(Told::Added { id: None });
     }
-    has_position(step, log)?;
+    has_position(step, held)?;
     step.plan.commit(step.layout, space);
     let data = space.data(generation);
     let id = append(step, data, event);
@@ -37,9 +37,14 @@ pub(super) fn add(
     Ok(Told::Added { id: Some(id) })
 }
 
-/// Refuses before the first effect when the log has given out its last position.
-pub(super) fn has_position(step: &Step<'_>, log: Option<&Log>) -> Result<(), StreamError> {
-    match log.map(|log| log.next_id(step.now)) {
+/// Refuses before the first effect when the log, or the one that would be made, has given out its last
+/// position.
+pub(super) fn has_position(step: &Step<'_>, held: Option<&Data>) -> Result<(), StreamError> {
+    let next = |data: &Data| match &data.log {
+        Some(log) => log.next_id(step.now),
+        None => data.new_log().next_id(step.now),
+    };
+    match held.map(next) {
         Some(None) => Err(ServerFault::NoPosition.into()),
         Some(Some(_)) | None => Ok(()),
     }
@@ -48,7 +53,7 @@ pub(super) fn has_position(step: &Step<'_>, log: Option<&Log>) -> Result<(), Str
 /// Appends within the bound of the generation's contract.
 pub(super) fn append(step: &Step<'_>, data: &mut Data, event: &Event) -> EventId {
     let log = data.log();
-    let id = log.next_id(step.now).unwrap_or(EventId::MAX);
+    let id = log.next_id(step.now).expect("a position is left: that was looked at");
     log.append(id, Stored::Event(event.clone()));
     if let Some(max_len) = step.life().contract.max_len {
         log.trim(max_len.get());

@@ -2,7 +2,7 @@
 
 use super::books::Books;
 use super::log::Log;
-use crate::stream::contract::GroupContract;
+use crate::stream::contract::{GroupContract, Start};
 use crate::stream::event::EventId;
 use crate::stream::name::{ConsumerName, GroupName};
 use crate::stream::op::Nonce;
@@ -160,13 +160,34 @@ impl Space {
 }
 
 impl Data {
-    /// The log, made if absent: its first position lies after all that any group has settled or was given,
+    /// The log, made if absent.
+    pub(super) fn log(&mut self) -> &mut Log {
+        if self.log.is_none() {
+            self.log = Some(self.new_log());
+        }
+        self.log.get_or_insert_default()
+    }
+
+    /// The log as it would be made: its first position lies after all that any group has settled or was given,
     /// so that a clock set back can neither hide events from a group, nor give them positions by which
     /// others are still being acknowledged.
-    pub(super) fn log(&mut self) -> &mut Log {
-        let reached = |group: &Group| group.reached.max(group.cursor.unwrap_or_default());
-        let floor = self.groups.values().map(reached).max().unwrap_or_default();
-        self.log.get_or_insert_with(|| Log { last: floor, ..Log::default() })
+    pub(super) fn new_log(&self) -> Log {
+        let floor = self.groups.values().map(Group::given).max().unwrap_or_default();
+        Log { last: floor, ..Log::default() }
+    }
+}
+
+impl Group {
+    /// Up to where anything was given out or settled.
+    fn given(&self) -> EventId {
+        let known = [Some(self.reached), self.cursor].into_iter().flatten();
+        known.filter(|id| !self.only_wishes(*id)).max().unwrap_or_default()
+    }
+
+    /// Whether a position of the group is nothing but the start that was asked for: nobody has come past it,
+    /// and it may lie anywhere.
+    fn only_wishes(&self, id: EventId) -> bool {
+        self.contract.as_ref().is_some_and(|contract| contract.start == Start::After(id))
     }
 }
 
