@@ -113,8 +113,10 @@ impl Run<'_> {
         let Some(Answered { op, result, beside }) = target.drive(|nonce| consumer.op(nonce)).await? else {
             return Ok(None);
         };
+        // One operation is under way at a time: nothing was noted since it was asked.
+        let noted = consumer.noted(&op);
         if let Beside::Server(standing) = beside
-            && let Some(failover) = consumer.heard(&op, standing.as_ref())
+            && let Some(failover) = consumer.heard(&op, noted, standing.as_ref())
         {
             show::failover(context.output, &failover)?;
         }
