@@ -5,7 +5,9 @@ use super::api::{CloseReason, Event, PairReason, PeerFaultKind};
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::entry::is_record;
 use super::membership::MemberInput;
+use super::outbox::Carries;
 use super::pushing::{Push, Pushed};
+use super::questions::Question;
 use super::session::Session;
 use super::shared::{ReadFor, Shared};
 use super::sharing::{Ask, Block};
@@ -14,7 +16,6 @@ use crate::id::Lsn;
 use crate::journal::command::FileName;
 use crate::journal::current::CheckpointRef;
 use crate::journal::read::{EntryReader, ReadRequest};
-use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{Record, RecordView, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
@@ -66,6 +67,13 @@ pub(super) struct Serving {
     checkpoint: CheckpointRef,
     cut: Version,
     pub(super) until: Instant,
+}
+
+impl Serving {
+    /// Whether the checkpoint of this number is what the peer reads.
+    pub(super) const fn is_of(&self, number: u64) -> bool {
+        self.checkpoint.number == number
+    }
 }
 
 impl Session {
@@ -234,7 +242,7 @@ impl Session {
 
     /// Sends a batch that ends at `to`, or a snapshot, and goes on if more may be out.
     pub(super) fn send_frame(&mut self, shared: &mut Shared, payload: &[u8], to: Option<Version>) {
-        self.send_payload(shared, payload);
+        self.send_payload(shared, Carries::Data, payload);
         if let Some(to) = to {
             self.evidence.sends(to);
             self.flight.push_back(to);
@@ -310,15 +318,9 @@ impl Session {
             let expected = alloc::format!("an offset below {} of the offer", serving.checkpoint.bytes);
             return self.fault(shared, PeerFaultKind::Snapshot, expected, alloc::format!("{offset}"));
         }
-        self.serving += 1;
         serving.until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
-        let file = FileName::Checkpoint(serving.checkpoint.number);
-        shared.read(
-            file,
-            offset,
-            PIECE_BYTES_MAX,
-            ReadFor::SnapshotPiece(self.link, offset, self.pieces.ask()),
-        );
+        let number = serving.checkpoint.number;
+        self.ask_piece(shared, Question::Snapshot { number, offset });
     }
 
     /// A piece of the snapshot was read.
