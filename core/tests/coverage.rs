@@ -294,6 +294,7 @@ fn answers_ahead_of_messages(bench: &mut Bench, count: u64) -> u64 {
             Command::Publish { ticket, .. } => Some(ticket),
             Command::Subscribe { .. }
             | Command::Unsubscribe { .. }
+            | Command::Abandon { .. }
             | Command::Position { .. }
             | Command::History { .. } => None,
         });
