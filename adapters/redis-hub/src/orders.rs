@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn a_topic_that_is_asked_for_again_keeps_its_turn() {
         let mut bench = Bench::new();
-        (bench.begin("a", 1), bench.begin("b", 2));
+        bench.begin("a", 1);
+        bench.begin("b", 2);
         end(&mut bench, "a", 1);
         bench.begin("a", 3);
         assert_eq!(bench.take(), Some(("a", None, Some(3))));
