@@ -3,7 +3,8 @@
 
 use strandline_core::coverage::{
     Accepted, Claim, Command, From, History, Hub, HubConfig, Item, Mark, Message, Minted, Position, Publish,
-    Reason, Sequencing, Source, Standing, Subscribe, SubscriberId, SubscriptionId, TopicName, Upstream,
+    PublishError, Reason, Sequencing, Source, Standing, Subscribe, SubscriberId, SubscriptionId, TopicName,
+    Upstream,
 };
 use strandline_core::id::{Incarnation, Run};
 use strandline_core::machine::Machine;
@@ -293,6 +294,7 @@ fn answers_ahead_of_messages(bench: &mut Bench, count: u64) -> u64 {
             Command::Publish { ticket, .. } => Some(ticket),
             Command::Subscribe { .. }
             | Command::Unsubscribe { .. }
+            | Command::Abandon { .. }
             | Command::Position { .. }
             | Command::History { .. } => None,
         });
@@ -367,4 +369,32 @@ fn the_longest_periods_overflow_nothing() {
     let mut bench = Bench::with(config, Vec::new());
     bench.deliver(1);
     assert_eq!(bench.hub.held("t").count(), 1);
+}
+
+#[test]
+fn a_loss_that_lies_behind_what_came_is_told_in_its_place_too() {
+    let source = Source::Broker(Sequencing::Sparse);
+    let mut bench = Bench::with(HubConfig { source, ..HubConfig::broker() }, Vec::new());
+    for position in [7, 9, 8] {
+        bench.deliver(position);
+    }
+    let at_end = bench.subscribe(From::Earliest);
+    assert_eq!(bench.told(at_end), [('o', 6), ('e', 7), ('e', 9), ('s', 9)]);
+    bench.deliver(10);
+    let inside = bench.subscribe(From::Earliest);
+    assert_eq!(bench.told(inside), [('o', 6), ('e', 7), ('e', 9), ('s', 9), ('e', 10)]);
+    let behind = bench.subscribe(From::Last);
+    assert_eq!(bench.told(behind), [('o', 10), ('e', 10)]);
+}
+
+#[test]
+fn a_kind_that_could_pose_as_a_notice_is_refused() {
+    let mut hub = Hub::new(HubConfig::minted(), Run(1), Seed::new([1; 32]), now(0));
+    let mut publish = |kind| hub.handle_publish(now(0), &topic(), Publish { kind, ..Publish::new(b"x") });
+    for (kind, found) in
+        [("opened", "opened"), ("gap", "gap"), ("sync_required", "sync_required"), ("x;base64", ";base64")]
+    {
+        assert_eq!(publish(kind), Err(PublishError::ReservedKind { found }));
+    }
+    assert!(publish("opened2").is_ok());
 }

@@ -219,6 +219,14 @@ fn append_refuses_what_recovery_would_refuse() {
         Err(AppendError::GroupTooLarge { bytes: 210, bytes_max: 160 })
     ));
     assert_eq!(log.append(&[]), Err(AppendError::GroupEmpty));
+    let entries_max = LIMITS.pending_entries_max;
+    let many = vec![(1, &b""[..]); entries_max as usize + 1];
+    let entries = u64::from(entries_max) + 1;
+    assert_eq!(
+        log.append(&many),
+        Err(AppendError::GroupTooLong { entries, entries_max }),
+        "room never comes"
+    );
     host.hold = true;
     let refused = loop {
         if let Err(refused) = log.append(&[(1, &[0; 95])]) {

@@ -24,9 +24,9 @@ fn works(current: &mut Vec<u8>, command: StorageCommand) -> StorageCompletion {
         StorageCommand::Prepare { ticket, .. } => ticket.complete(Ok(())),
         StorageCommand::Append { ticket, .. } => ticket.complete(Ok(())),
         StorageCommand::Remove { ticket, .. } => ticket.complete(Ok(())),
-        other @ (StorageCommand::Cut { .. } | StorageCommand::Write { .. } | StorageCommand::Sync { .. }) => {
-            panic!("a new journal has no use for {other:?}")
-        }
+        StorageCommand::Write { ticket, .. } => ticket.complete(Ok(())),
+        StorageCommand::Sync { ticket, .. } => ticket.complete(Ok(())),
+        other @ StorageCommand::Cut { .. } => panic!("a new journal has no use for {other:?}"),
     }
 }
 
@@ -38,19 +38,63 @@ fn settle(log: &mut JournalLog, current: &mut Vec<u8>) {
     while log.poll_event().is_some() {}
 }
 
+/// A new journal with one durable entry.
+fn begun(current: &mut Vec<u8>) -> JournalLog {
+    let visit = |_: Lsn, _: u8, _: &[u8]| Ok(());
+    let mut recovery = LogRecovery::create(JournalLimits::default(), Seed::new([1; 32]), visit);
+    while let Some(command) = recovery.poll_command() {
+        recovery.handle_completion(Now::default(), works(current, command));
+    }
+    let Ok((mut log, _)) = recovery.finish() else { panic!("a new journal") };
+    log.append(&[(0, b"one")]).expect("room");
+    settle(&mut log, current);
+    log
+}
+
+fn fault(action: StorageAction, file: &str) -> StorageFault {
+    StorageFault { action, ..StorageFault::damaged(file, 0, "the disk went away") }
+}
+
+/// A host that was told of the fault may have given up its threads: it is asked for nothing more.
+#[test]
+fn a_halted_journal_writes_no_more_of_its_checkpoint() {
+    let mut current = Vec::new();
+    let mut log = begun(&mut current);
+    log.checkpoint(vec![7; 3 << 20]).expect("begins");
+    let Some(StorageCommand::Write { ticket: write, .. }) = log.poll_command() else { panic!("a piece") };
+    settle(&mut log, &mut current);
+    log.append(&[(0, b"two")]).expect("room");
+    let Some(StorageCommand::Append { ticket, .. }) = log.poll_command() else { panic!("an append") };
+    log.handle_completion(Now::default(), ticket.complete(Err(fault(StorageAction::Write, "segment"))));
+    log.handle_completion(Now::default(), write.complete(Ok(())));
+    assert!(log.poll_command().is_none());
+}
+
+#[test]
+fn a_halted_journal_removes_nothing() {
+    let mut current = Vec::new();
+    let mut log = begun(&mut current);
+    log.switch_segment();
+    settle(&mut log, &mut current);
+    let (two, _) = log.append(&[(0, b"two")]).expect("room");
+    settle(&mut log, &mut current);
+    let pin = log.pin();
+    log.compact_to(two).expect("the first segment may go");
+    let Some(StorageCommand::Replace { ticket: replace, .. }) = log.poll_command() else { panic!("current") };
+    log.append(&[(0, b"three")]).expect("room");
+    let Some(StorageCommand::Append { ticket, .. }) = log.poll_command() else { panic!("an append") };
+    log.handle_completion(Now::default(), ticket.complete(Err(fault(StorageAction::Write, "segment"))));
+    log.handle_completion(Now::default(), replace.complete(Ok(())));
+    log.unpin(pin);
+    assert!(log.poll_command().is_none());
+}
+
 /// The replica had this rule before the bare journal did: an append in flight when `current` could not be
 /// replaced was still called durable.
 #[test]
 fn nothing_is_called_durable_after_a_fault_elsewhere() {
     let mut current = Vec::new();
-    let visit = |_: Lsn, _: u8, _: &[u8]| Ok(());
-    let mut recovery = LogRecovery::create(JournalLimits::default(), Seed::new([1; 32]), visit);
-    while let Some(command) = recovery.poll_command() {
-        recovery.handle_completion(Now::default(), works(&mut current, command));
-    }
-    let Ok((mut log, _)) = recovery.finish() else { panic!("a new journal") };
-    log.append(&[(0, b"one")]).expect("room");
-    settle(&mut log, &mut current);
+    let mut log = begun(&mut current);
     log.switch_segment();
     settle(&mut log, &mut current);
     let (two, _) = log.append(&[(0, b"two")]).expect("room");
@@ -60,11 +104,7 @@ fn nothing_is_called_durable_after_a_fault_elsewhere() {
     let Some(StorageCommand::Replace { ticket, .. }) = log.poll_command() else { panic!("current first") };
     log.append(&[(0, b"three")]).expect("room");
     let Some(StorageCommand::Append { ticket: append, .. }) = log.poll_command() else { panic!("an append") };
-    let fault = StorageFault {
-        action: StorageAction::Replace,
-        ..StorageFault::damaged("current", 0, "it could not be replaced")
-    };
-    log.handle_completion(Now::default(), ticket.complete(Err(fault)));
+    log.handle_completion(Now::default(), ticket.complete(Err(fault(StorageAction::Replace, "current"))));
     log.handle_completion(Now::default(), append.complete(Ok(())));
     assert!(matches!(log.poll_event(), Some(LogEvent::Halted(_))));
     assert_eq!(log.poll_event(), None);

@@ -7,13 +7,14 @@
 
 mod common;
 
-use common::cluster::{Cluster, delete, small_config};
+use common::cluster::{Cluster, blob_key, delete, small_config};
 use common::peer::{Peer, record};
-use strandline_core::lifecycle::api::PeerFaultKind;
+use strandline_core::lifecycle::api::{Done, Flow, PeerFaultKind, Scrub};
+use strandline_core::limits::PIECE_BYTES_MAX;
 use strandline_core::record::{State, Version};
 use strandline_core::wire::capability::Capability;
 use strandline_core::wire::message::Message;
-use strandline_core::wire::own::{Acknowledgement, DigestAt, OwnMessage};
+use strandline_core::wire::own::{Acknowledgement, BlobRangeGet, DigestAt, OwnMessage};
 use strandline_core::wire::repair::Batch;
 
 fn at(sequence: u64) -> Version {
@@ -289,4 +290,61 @@ fn reads_for_planning_are_bounded() {
     for peer in &mut peers {
         assert!(!batches(&peer.settled(&mut cluster)).is_empty(), "all get their turn");
     }
+}
+
+#[test]
+fn two_nodes_that_fetch_large_blobs_from_each_other_over_a_narrow_link_both_get_them() {
+    let (x, y) = (vec![1; 16 << 20], vec![2; 16 << 20]);
+    let mut cluster = Cluster::new(7);
+    let (a, b) = (cluster.add("a", true, small_config()), cluster.add("b", false, small_config()));
+    cluster.put(a, "x", &x);
+    cluster.put(a, "y", &y);
+    cluster.settle();
+    // The writer has lost one of its blobs, and the follower happens to have it.
+    let lost = cluster.nodes[a].host.blobs.stored.remove(&blob_key(&y)).expect("stored");
+    cluster.nodes[b].host.blobs.stored.insert(blob_key(&y), lost);
+    let now = cluster.now;
+    let request = cluster.replica(a).handle_scrub(now, Scrub { bytes_per_second: 1 << 40 });
+    assert!(matches!(cluster.done(a, request), Done::Scrubbed(found) if found.blobs.len() == 1));
+    for node in [a, b] {
+        cluster.nodes[node].host.wires.bytes_max = Some(64 << 10);
+    }
+    cluster.connect(a, b).expect("connects");
+    cluster.settle();
+    for node in [a, b] {
+        assert_eq!(cluster.nodes[node].host.blobs.stored.len(), 2, "{node}");
+        assert_eq!(cluster.replica(node).status().complete, at(2));
+    }
+}
+
+#[test]
+fn what_a_peer_asks_for_and_does_not_take_is_not_read_and_it_is_heard_meanwhile() {
+    let bytes = vec![3; 64 * PIECE_BYTES_MAX as usize];
+    let mut config = small_config();
+    config.link_queue_bytes_max = 1 << 20;
+    let mut cluster = Cluster::new(7);
+    let a = cluster.add("a", true, config);
+    cluster.nodes[a].host.blobs.stored.insert(blob_key(&bytes), bytes.clone());
+    let mut peer = Peer::native(&mut cluster, a, "p");
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    let _ = peer.settled(&mut cluster);
+    cluster.nodes[a].host.wires.bytes_max = Some(0);
+    let piece = u64::from(PIECE_BYTES_MAX);
+    for n in 0..64 {
+        let get = BlobRangeGet { key: blob_key(&bytes), offset: n * piece, bytes: piece };
+        assert_eq!(peer.send_own(&mut cluster, OwnMessage::BlobRangeGet(get)), Flow::More, "{n}");
+        cluster.run(a, |_| true);
+    }
+    let reads = cluster.nodes[a].host.blobs.reads;
+    assert!(reads < 8, "{reads}");
+    cluster.nodes[a].host.wires.bytes_max = None;
+    let heard = peer.settled_but_position(&mut cluster);
+    let offsets: Vec<u64> = heard
+        .iter()
+        .map(|message| match message {
+            Message::Own(OwnMessage::BlobRange(found)) => found.offset / piece,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(offsets, (0..64).collect::<Vec<u64>>());
 }

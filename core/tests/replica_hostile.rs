@@ -405,11 +405,10 @@ fn a_link_that_paused_for_room_is_told_whoever_finds_the_room() {
     let mut peer = Peer::native(&mut cluster, b, "p");
     peer.stand(&mut cluster, ZERO, ZERO);
     let _ = peer.settled(&mut cluster);
-    let get =
-        Message::Own(OwnMessage::BlobRangeGet(BlobRangeGet { key: blob_key(b"x"), offset: 0, bytes: 1 }));
+    let has = Message::Blob(BlobMessage::Has { keys: vec![blob_key(b"x").into()] });
     let mut paused = false;
     while !paused {
-        paused = peer.send(&mut cluster, &get) == Flow::Pause;
+        paused = peer.send(&mut cluster, &has) == Flow::Pause;
         // The disk answers, and nobody takes the frames that tell so.
         let now = cluster.now;
         let node = &mut cluster.nodes[b];
@@ -423,7 +422,7 @@ fn a_link_that_paused_for_room_is_told_whoever_finds_the_room() {
     }
     let _ = peer.heard(&mut cluster);
     cluster.nodes[b].host.events.clear();
-    assert_eq!(peer.send(&mut cluster, &get), Flow::More, "there is room again");
+    assert_eq!(peer.send(&mut cluster, &has), Flow::More, "there is room again");
     cluster.drain(b);
     let resumed = |e: &Event| matches!(e, Event::Resume { link } if *link == peer.link);
     assert!(cluster.nodes[b].host.events.iter().any(resumed), "what was held back goes on");
@@ -547,4 +546,25 @@ fn any_message_at_any_time_leaves_what_is_durable() {
         );
         assert!(cluster.contents(a).values().all(Option::is_some), "{seed}: a record without its blob");
     }
+}
+
+#[test]
+fn digests_that_nobody_asked_for_are_computed_for_no_longer_than_a_bound() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.add("a", true, small_config());
+    for n in 0..10 {
+        cluster.put(a, &format!("k{n}"), b"v");
+        cluster.settle();
+    }
+    let peer = Peer::native(&mut cluster, a, "p");
+    peer.stand(&mut cluster, ZERO, ZERO);
+    let digest =
+        |n| OwnMessage::Digest(DigestAt { version: at(n % 9 + 1), digest: Some([7; 32]), asks: true });
+    // Nothing is read meanwhile.
+    let most = (0..1000_u64).take_while(|n| {
+        peer.send_own(&mut cluster, digest(*n));
+        peer.fault(&mut cluster).is_none()
+    });
+    assert!(most.count() < 200);
+    assert_eq!(peer.fault(&mut cluster), Some(PeerFaultKind::Limit));
 }

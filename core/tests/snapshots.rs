@@ -3,16 +3,19 @@
 mod common;
 
 use common::cluster::{Cluster, blob_key, put, small_config};
+use common::forks::fence;
 use common::peer::{Peer, record, snapshot, snapshot_with};
 use strandline_core::journal::command::FileName;
 use strandline_core::lifecycle::api::{
-    Collect, Done, Event, MembersChange, PeerFaultKind, RequestError, RequestId,
+    Collect, Done, Event, MembersChange, Page, PeerFaultKind, RequestError, RequestId,
 };
 use strandline_core::lifecycle::command::{BlobCommand, Command};
 use strandline_core::lifecycle::config::ReplicaConfig;
 use strandline_core::record::{AuthorityId, Record, State, Version};
 use strandline_core::wire::message::Message;
-use strandline_core::wire::own::{BlobRange, EpochMark, OwnMessage, SnapshotChunk, SnapshotOffer};
+use strandline_core::wire::own::{
+    BlobRange, BlobRangeGet, EpochMark, OwnMessage, SnapshotChunk, SnapshotGet, SnapshotOffer,
+};
 
 /// A writer whose history was compacted to a checkpoint of several pieces.
 fn writer(cluster: &mut Cluster, config: ReplicaConfig) -> usize {
@@ -119,39 +122,120 @@ fn a_pin_that_ran_out_restarts_with_a_newer_cut_and_nothing_cut_counts() {
 
 #[test]
 fn a_silent_peer_pins_a_cut_no_longer_than_its_deadline() {
-    let mut cluster = Cluster::new(3);
-    // Shorter than it takes to give up a link that says nothing.
-    let config = ReplicaConfig { snapshot_pin_ms: 20_000, ..small_config() };
-    let a = writer(&mut cluster, config);
-    let c = cluster.add("c", false, small_config());
-    cluster.connect(c, a).expect("connects");
-    in_the_middle(&mut cluster, a, c);
-    // Its connection stays, and nothing comes over it any more.
-    write_alone(&mut cluster, a);
-    let pin_ms = cluster.nodes[a].config.snapshot_pin_ms;
-    let keepalive_ms = cluster.nodes[a].config.keepalive_ms;
-    let now = cluster.now;
-    let request = cluster.replica(a).handle_compact(now, None);
-    alone(&mut cluster, a);
-    let done = |cluster: &Cluster| {
-        let events = &cluster.nodes[a].host.events;
-        events.iter().any(|e| matches!(e, Event::Done { request: found, .. } if *found == request))
-    };
-    assert!(done(&cluster));
-    assert_eq!(checkpoints(&cluster, a), 2, "what is being read stays");
-    cluster.tick(pin_ms + keepalive_ms + 1);
-    alone(&mut cluster, a);
-    assert_eq!(checkpoints(&cluster, a), 1, "until its time is over");
-    assert_eq!(cluster.replica(a).status().links.len(), 1, "its link stays");
-    // Whatever became of the link: the follower gets all of it.
-    cluster.settle();
-    for link in cluster.nodes[c].links.keys().copied().collect::<Vec<_>>() {
-        cluster.cut(c, link);
+    for compacts in [true, false] {
+        let mut cluster = Cluster::new(3);
+        // Shorter than it takes to give up a link that says nothing.
+        let config = ReplicaConfig { snapshot_pin_ms: 20_000, ..small_config() };
+        let a = writer(&mut cluster, config);
+        let c = cluster.add("c", false, small_config());
+        cluster.connect(c, a).expect("connects");
+        in_the_middle(&mut cluster, a, c);
+        // Its connection stays, and nothing comes over it any more.
+        write_alone(&mut cluster, a);
+        let pin_ms = cluster.nodes[a].config.snapshot_pin_ms;
+        let keepalive_ms = cluster.nodes[a].config.keepalive_ms;
+        if compacts {
+            let now = cluster.now;
+            let request = cluster.replica(a).handle_compact(now, None);
+            alone(&mut cluster, a);
+            let events = &cluster.nodes[a].host.events;
+            assert!(
+                events.iter().any(|e| matches!(e, Event::Done { request: found, .. } if *found == request))
+            );
+            assert_eq!(checkpoints(&cluster, a), 2, "what is being read stays");
+        }
+        cluster.tick(pin_ms + keepalive_ms + 1);
+        alone(&mut cluster, a);
+        assert_eq!(checkpoints(&cluster, a), 1, "until its time is over");
+        assert_eq!(cluster.replica(a).status().links.len(), 1, "its link stays");
+        // Its questions were on their way all the time, and nobody is to blame.
+        cluster.settle();
+        for node in &cluster.nodes {
+            let closed = |event: &&Event| matches!(event, Event::CloseLink { .. });
+            assert_eq!(node.host.events.iter().find(closed), None, "{compacts}");
+        }
+        let (sa, sc) = (cluster.replica(a).status(), cluster.replica(c).status());
+        assert_eq!((sa.tail, sa.tail_digest, sa.present), (sc.tail, sc.tail_digest, sc.present));
+        assert_eq!(installed(&cluster, c).last(), Some(&sa.floor), "{compacts}");
     }
-    cluster.connect(c, a).expect("connects");
-    cluster.settle();
-    let (sa, sc) = (cluster.replica(a).status(), cluster.replica(c).status());
-    assert_eq!((sa.tail, sa.tail_digest, sa.present), (sc.tail, sc.tail_digest, sc.present));
+}
+
+/// A writer with a checkpoint of several pieces, and a peer without records that was offered it.
+fn reading(pin_ms: u64) -> (Cluster, usize, Peer, SnapshotOffer) {
+    let mut cluster = Cluster::new(3);
+    let config = ReplicaConfig { snapshot_pin_ms: pin_ms, ..small_config() };
+    let a = writer(&mut cluster, config);
+    let mut peer = Peer::native(&mut cluster, a, "p");
+    peer.stand(&mut cluster, Version::ZERO, Version::ZERO);
+    let heard = peer.settled(&mut cluster);
+    let offer = heard.iter().find_map(|message| {
+        if let Message::Own(OwnMessage::SnapshotOffer(offer)) = message { Some(*offer) } else { None }
+    });
+    let offer = offer.expect("an offer");
+    assert!(offer.bytes > 3 * PIECE, "{}", offer.bytes);
+    (cluster, a, peer, offer)
+}
+
+const PIECE: u64 = strandline_core::limits::PIECE_BYTES_MAX as u64;
+
+fn ask(cluster: &mut Cluster, peer: &Peer, offer: &SnapshotOffer, piece: u64) {
+    let get = SnapshotGet { sha256: offer.sha256, offset: piece * PIECE };
+    peer.send_own(cluster, OwnMessage::SnapshotGet(get));
+}
+
+/// Where the pieces begin that came, and whether another offer did.
+fn came(heard: &[Message]) -> (Vec<u64>, bool) {
+    let pieces = heard.iter().filter_map(|message| {
+        let Message::Own(OwnMessage::SnapshotChunk(chunk)) = message else { return None };
+        Some(chunk.offset / PIECE)
+    });
+    let offered = heard.iter().any(|m| matches!(m, Message::Own(OwnMessage::SnapshotOffer(_))));
+    (pieces.collect(), offered)
+}
+
+#[test]
+fn a_peer_that_asks_on_after_its_pin_ran_out_is_answered() {
+    let (mut cluster, a, mut peer, offer) = reading(20_000);
+    ask(&mut cluster, &peer, &offer, 0);
+    assert_eq!(came(&peer.settled(&mut cluster)), (vec![0], false));
+    let keepalive_ms = cluster.nodes[a].config.keepalive_ms;
+    cluster.tick(20_000 + keepalive_ms + 1);
+    let _ = peer.heard(&mut cluster);
+    for piece in 1..4 {
+        ask(&mut cluster, &peer, &offer, piece);
+    }
+    assert_eq!(came(&peer.settled(&mut cluster)), (vec![1, 2, 3], false), "no offer comes between");
+    assert_eq!(peer.fault(&mut cluster), None);
+}
+
+#[test]
+fn questions_of_a_snapshot_that_cross_the_offer_of_the_next_are_passed_over() {
+    let (mut cluster, a, mut peer, offer) = reading(20_000);
+    let keepalive_ms = cluster.nodes[a].config.keepalive_ms;
+    write(&mut cluster, a, 4000..4001);
+    compact(&mut cluster, a);
+    cluster.tick(20_000 + keepalive_ms + 1);
+    let _ = peer.settled(&mut cluster);
+    assert_eq!(checkpoints(&cluster, a), 1, "its pin ran out");
+    for piece in 0..4 {
+        ask(&mut cluster, &peer, &offer, piece);
+    }
+    assert_eq!(came(&peer.settled(&mut cluster)).0, Vec::<u64>::new(), "of the one before");
+    assert_eq!(peer.fault(&mut cluster), None);
+}
+
+#[test]
+fn a_peer_that_fetches_blobs_keeps_its_pin() {
+    let (mut cluster, a, mut peer, _) = reading(20_000);
+    write(&mut cluster, a, 4000..4001);
+    compact(&mut cluster, a);
+    for _ in 0..10 {
+        cluster.tick(10_000);
+        let get = BlobRangeGet { key: blob_key(b"v"), offset: 0, bytes: PIECE };
+        peer.send_own(&mut cluster, OwnMessage::BlobRangeGet(get));
+        let _ = peer.settled(&mut cluster);
+    }
+    assert_eq!(checkpoints(&cluster, a), 2);
 }
 
 /// One more change, while no byte moves.
@@ -306,4 +390,76 @@ fn a_list_for_a_collection_that_ended_is_no_page_of_the_next() {
     let Done::Collected(found) = cluster.done(b, second) else { panic!("collected") };
     assert_eq!((found.looked, found.blobs), (1, 0));
     has_what_it_says(&mut cluster, b, offer.cut);
+}
+
+/// A follower whose only source is cut off in the middle of a snapshot.
+fn cut_off() -> (Cluster, usize) {
+    let mut cluster = Cluster::new(3);
+    let a = writer(&mut cluster, small_config());
+    let c = cluster.add("c", false, small_config());
+    let (link, _) = cluster.connect(c, a).expect("connects");
+    in_the_middle(&mut cluster, a, c);
+    cluster.cut(c, link);
+    cluster.settle();
+    assert!(cluster.replica(c).status().installing, "it may go on with that");
+    (cluster, c)
+}
+
+#[test]
+fn a_snapshot_that_nobody_brings_holds_up_no_fence() {
+    let (mut cluster, c) = cut_off();
+    let done = fence(&mut cluster, c, 9);
+    assert!(matches!(done, Done::Fenced(_)), "{done:?}");
+    cluster.settle();
+    assert!(!cluster.replica(c).status().installing);
+    assert_eq!(checkpoints(&cluster, c), 0);
+    cluster.put(c, "k", b"written");
+}
+
+#[test]
+fn a_snapshot_that_nobody_brings_holds_up_no_reset_and_no_collection() {
+    let (mut cluster, c) = cut_off();
+    let now = cluster.now;
+    let cursor = cluster.replica(c).cursor();
+    let (id, _) = cluster.replica(c).handle_subscribe(now, cursor).expect("subscribes");
+    cluster.replica(c).handle_reset(now, id);
+    cluster.replica(c).handle_page_wanted(now, id);
+    cluster.drain(c);
+    let begun = |event: &Event| matches!(event, Event::Page { page: Page::ResetBegin { .. }, .. });
+    assert!(cluster.nodes[c].host.events.iter().any(begun), "{:?}", cluster.nodes[c].host.events);
+    let request = cluster.replica(c).handle_members(now, MembersChange::Clear);
+    assert_eq!(cluster.done(c, request), Done::Members);
+    let request = cluster.replica(c).handle_collect(now, Collect { dry_run: true, untouched_ms: 1000 });
+    let done = cluster.done(c, request);
+    assert!(matches!(done, Done::Collected(_)), "{done:?}");
+}
+
+#[test]
+fn pieces_that_were_asked_for_twice_since_an_offer_crossed_the_questions_may_come_twice() {
+    // The source got the questions before its offer, or let go of them.
+    for twice in [true, false] {
+        let mut cluster = Cluster::new(5);
+        let b = cluster.add("b", false, small_config());
+        let mut peer = Peer::native(&mut cluster, b, "p");
+        let key = |n| format!("{n} {}", "x".repeat(200));
+        let gone: Vec<_> = (1000..3000).map(|n| record(&key(n), State::Deleted, n)).collect();
+        let (offer, data) = snapshot(Version::new(1, 3000), &gone);
+        let pieces: Vec<&[u8]> = data.chunks(PIECE as usize).collect();
+        assert!(pieces.len() > 1);
+        peer.stand(&mut cluster, offer.cut, offer.cut);
+        for _ in 0..2 {
+            peer.send_own(&mut cluster, OwnMessage::SnapshotOffer(offer));
+            let asked = peer.settled(&mut cluster).iter().filter(|message| asks(message)).count();
+            assert_eq!(asked, pieces.len());
+        }
+        for _ in 0..if twice { 2 } else { 1 } {
+            for (n, piece) in pieces.iter().enumerate() {
+                let chunk = SnapshotChunk { offset: n as u64 * PIECE, data: piece.to_vec() };
+                peer.send_own(&mut cluster, OwnMessage::SnapshotChunk(chunk));
+            }
+        }
+        cluster.settle();
+        assert_eq!(peer.fault(&mut cluster), None);
+        assert_eq!(cluster.replica(b).status().tail, offer.cut);
+    }
 }

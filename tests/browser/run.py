@@ -443,16 +443,54 @@ def status_page(browser, program):
     server.kill()
 
 
+def client(browser):
+    """The cases of client.js: the client alone, before answers that the server gives seldom."""
+    here = pathlib.Path(__file__).resolve().parent
+    files = {
+        "/": b"<!doctype html>",
+        "/client.js": (here / "client.js").read_bytes(),
+        "/strandline.js": (here.parents[1] / "adapters/http/client/strandline.js").read_bytes(),
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = files.get(self.path)
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Type", "text/javascript" if self.path.endswith(".js") else "text/html")
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    page = browser.page(f"http://127.0.0.1:{server.server_address[1]}/")
+    for name in page.value("import('/client.js').then(({ cases }) => Object.keys(cases))"):
+        page.value(f"""void import('/client.js').then(({{ cases }}) => cases.{name}())
+            .then(() => 'passed', (error) => String(error.stack)).then((end) => {{ window.{name} = end; }})""")
+        end = wait(f"an end of the client's case {name}", lambda: page.value(f"window.{name}"))
+        if end != "passed":
+            raise SystemExit(f"client: {name}: {end}")
+        print(f"client: {name}", flush=True)
+    page.close()
+
+
 SCENARIOS = {"cut": cut, "long-cut": long_cut, "restart": restart, "asleep": asleep, "two-instances": two_instances}
 
 
 def main():
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    program, names = sys.argv[1], sys.argv[2:] or ["status", *SCENARIOS]
+    program, names = sys.argv[1], sys.argv[2:] or ["client", "status", *SCENARIOS]
     browser = Browser()
     try:
         for name in names:
+            if name == "client":
+                client(browser)
+                continue
             if name == "status":
                 status_page(browser, program)
                 continue

@@ -4,7 +4,10 @@ use crate::command;
 use crate::context::Context;
 use crate::exit::{EXIT_CODES, Exit, Failure};
 use crate::output::Output;
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Replicated key spaces whose history never lies: directories imported, repaired between replicas
@@ -51,20 +54,53 @@ enum Command {
     Demo(command::demo::Args),
 }
 
-impl Cli {
-    /// Runs the command and reports how it ended.
-    pub(crate) fn run(self) -> Exit {
-        let output = Output::new(self.json);
-        let context = Context { dir: self.dir, output };
-        match dispatch(self.command, &context) {
-            Ok(()) => Exit::Done,
-            Err(failure) if failure.exit == Exit::OutputGone => failure.exit,
-            Err(failure) => {
-                output.failure(&failure);
-                failure.exit
-            }
+/// Runs what this process was started with, and reports how it ended.
+pub(crate) fn run() -> Exit {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match parse(&args) {
+        Ok((cli, dir_was_given)) => {
+            let output = Output::new(cli.json);
+            let context = Context { dir: cli.dir, dir_was_given, output };
+            dispatch(cli.command, &context).map_or_else(|failure| failed(output, &failure), |()| Exit::Done)
         }
+        // Help and version are what was asked for; and what is wrong reads best with the usage beside it.
+        Err(error) if !error.use_stderr() || !wants_json(&args) => {
+            // Nothing can be done where nobody reads it.
+            let _ = error.print();
+            if error.use_stderr() { Exit::Usage } else { Exit::Done }
+        }
+        Err(error) => failed(Output::new(true), &wrong(&error)),
     }
+}
+
+/// The command line, and whether the directory is named on it.
+fn parse(args: &[OsString]) -> Result<(Cli, bool), clap::Error> {
+    let matches = Cli::command().try_get_matches_from(args)?;
+    let dir_was_given = matches.value_source("dir") == Some(ValueSource::CommandLine);
+    Ok((Cli::from_arg_matches(&matches)?, dir_was_given))
+}
+
+/// Whether a command line that could not be read asks for JSON.
+fn wants_json(args: &[OsString]) -> bool {
+    args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json")
+}
+
+/// What is wrong with a command line, without the usage, which is for people.
+fn wrong(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let said = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        "expected a command, found none"
+    } else {
+        text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ").trim()
+    };
+    Failure::usage(said).advise("--help shows the form of every command")
+}
+
+fn failed(output: Output, failure: &Failure) -> Exit {
+    if failure.exit != Exit::OutputGone {
+        output.failure(failure);
+    }
+    failure.exit
 }
 
 fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
@@ -100,7 +136,10 @@ fn dispatch(command: Command, context: &Context) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -113,8 +152,32 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_ends_as_usage() {
-        let error = Cli::try_parse_from(["strandline", "put"]).expect_err("a key is missing");
-        assert_eq!(error.exit_code(), i32::from(Exit::Usage.code()));
+    fn a_wrong_command_line_is_usage_and_says_what_is_wrong_in_one_piece() {
+        for (line, says) in [
+            ("strandline --json put", "<KEY>"),
+            ("strandline status --nonsense --json", "--nonsense"),
+            ("strandline --json", "a subcommand"),
+            ("strandline --json events", "expected a command"),
+        ] {
+            let error = parse(&words(line)).expect_err(line);
+            assert!(wants_json(&words(line)) && error.use_stderr(), "{line}");
+            let failure = wrong(&error);
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.message.contains(says) && !failure.message.contains("Usage:"), "{failure}");
+        }
+        assert!(!wants_json(&words("strandline put -- --json")), "it is a key");
+        let help = parse(&words("strandline --help")).expect_err("is no command");
+        assert!(!help.use_stderr());
+    }
+
+    #[test]
+    fn a_directory_named_on_the_command_line_is_told_from_any_other() {
+        for (line, given) in [
+            ("strandline --dir d status", true),
+            ("strandline status --dir d", true),
+            ("strandline status", false),
+        ] {
+            assert_eq!(parse(&words(line)).expect(line).1, given, "{line}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Bytes on their way past, hashed as they go.
 
+use crate::exit::Failure;
 use sha2::{Digest, Sha256};
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use strandline_core::limits::PIECE_BYTES_MAX;
 use strandline_core::record::BlobKey;
 
@@ -12,6 +15,16 @@ pub(crate) enum CopyError {
     Source(io::Error),
     /// Where they go.
     Target(io::Error),
+}
+
+/// Opens a file that was given with the command line.
+pub(crate) fn open(path: &Path) -> Result<File, Failure> {
+    let failed = |error| Failure::usage(format!("cannot open {}: {error}", path.display()));
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(Failure::usage(format!("expected a file, found the directory {}", path.display())));
+    }
+    Ok(file)
 }
 
 /// Copies to the end through a buffer of [`PIECE_BYTES_MAX`]; what the bytes hash to and how many

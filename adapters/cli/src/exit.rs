@@ -25,7 +25,7 @@ pub(crate) enum Exit {
     Peer,
     /// What was asked may or may not have happened; look before asking again.
     Uncertain,
-    /// Done, except for the paths named.
+    /// Done in part: what is not is named.
     Incomplete,
     /// Whoever read standard output went away.
     OutputGone,
@@ -57,7 +57,7 @@ Exit codes:
   3  storage failed or is damaged; the message names file, offset and what to do
   4  a peer, the network or the running node could not be reached or broke a rule
   5  uncertain: what was asked may or may not have happened; look before asking again
-  6  done, except for the paths named
+  6  done in part; what is not done is named
   7  nobody reads standard output any more (as after `| head`); ended there, without a message
 
 Output: tables and text for people; with --json one JSON object a line on standard output, and
@@ -128,6 +128,29 @@ impl Failure {
         } else {
             Self::storage(text)
         }
+    }
+
+    /// The same failure of a command that has changed something, which `done` says: the codes that promise
+    /// that nothing changed would lie.
+    pub(crate) fn partly(self, done: impl fmt::Display) -> Self {
+        match self.exit {
+            Exit::Refused | Exit::Usage => {
+                Self { exit: Exit::Incomplete, message: format!("{done}: {}", self.message), ..self }
+            }
+            Exit::Done
+            | Exit::Storage
+            | Exit::Peer
+            | Exit::Uncertain
+            | Exit::Incomplete
+            | Exit::OutputGone => self,
+        }
+    }
+
+    /// The same failure with more advice, behind what it has.
+    pub(crate) fn advise_also(self, more: impl fmt::Display) -> Self {
+        let advice =
+            self.advice.as_ref().map_or_else(|| more.to_string(), |first| format!("{first}; {more}"));
+        self.advise(advice)
     }
 
     /// The same failure with advice.
@@ -247,6 +270,17 @@ mod tests {
         let page = include_str!("../../../docs/CLI.md");
         for line in EXIT_CODES.lines() {
             assert!(page.contains(line), "docs/CLI.md lacks {line:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_after_a_change_does_not_say_that_nothing_changed() {
+        for exit in ALL {
+            let failure = Failure::new(exit, "full").partly("half is done");
+            let promises = matches!(exit, Exit::Refused | Exit::Usage);
+            let told =
+                if promises { Failure::incomplete("half is done: full") } else { Failure::new(exit, "full") };
+            assert_eq!(failure, told, "{exit:?}");
         }
     }
 

@@ -7,6 +7,7 @@ mod command;
 mod content;
 mod context;
 mod control;
+mod cut;
 mod entropy;
 mod epoch_file;
 mod exit;
@@ -20,9 +21,8 @@ mod topics;
 mod tree;
 mod watch;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(cli::Cli::parse().run().code())
+    ExitCode::from(cli::run().code())
 }

@@ -60,6 +60,13 @@ impl Output {
         }
     }
 
+    /// Something that a person and a program must know and that is no result; on standard error.
+    pub(crate) fn warning(self, text: impl Display, value: &impl Serialize) {
+        let text = if self.json { json(value) } else { text.to_string() };
+        // Nothing can be done where standard error is gone.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
     /// The end of a command that failed; on standard error.
     pub(crate) fn failure(self, failure: &Failure) {
         #[derive(Serialize)]

@@ -127,6 +127,11 @@ impl CursorReport {
         }
     }
 
+    /// Whether everything after the cursor is held.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.verdict == "complete"
+    }
+
     /// The failure of a command that cannot go on from this cursor.
     pub(crate) fn failure(&self) -> Failure {
         let reason = self.reason.as_deref().unwrap_or("complete");

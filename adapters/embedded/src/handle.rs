@@ -116,13 +116,14 @@ impl Embedded {
         self.shared.with(read)
     }
 
-    /// Begins a checkpoint now.
+    /// Begins a checkpoint now. After the close it does nothing.
     pub fn checkpoint(&self) {
         self.shared.checkpoint();
     }
 
     /// Takes nothing more, waits until everything that was asked is answered and the journal is sealed,
-    /// and releases the directory. Blocks while it does.
+    /// and releases the directory. Blocks while it does, also where another call closes it already; so it
+    /// must not be called where an answer wakes a task.
     ///
     /// # Errors
     /// The fault that had stopped it.

@@ -38,6 +38,16 @@ struct State {
     /// What the root had no room for, in order.
     parked: VecDeque<(StreamOp, Sender<Outcome>)>,
     closed: bool,
+    held: Held,
+}
+
+/// Whether the directory is still ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Held {
+    Yes,
+    /// A close joins the threads that use it.
+    Releasing,
+    Released,
 }
 
 /// Where the root's outputs go.
@@ -73,10 +83,10 @@ impl Tell {
 
 impl Host<Root> for Outside {
     fn execute(&mut self, command: StorageCommand) {
-        self.executor
-            .as_ref()
-            .expect("only a journal has commands, and only until the close")
-            .execute(command);
+        // After the close nobody waits for one: it is as if the process had ended before it.
+        if let Some(executor) = &self.executor {
+            executor.execute(command);
+        }
     }
 
     fn notify(&mut self, event: EmbeddedEvent) {
@@ -179,7 +189,7 @@ impl Shared {
             status: EmbeddedStatus::default(),
             tell: Tell::default(),
         };
-        let state = State { root, outside, parked: VecDeque::new(), closed: false };
+        let state = State { root, outside, parked: VecDeque::new(), closed: false, held: Held::Yes };
         Self { state: Mutex::new(state), changed: Condvar::new(), clock: Clock::start() }
     }
 
@@ -239,7 +249,11 @@ impl Shared {
     }
 
     pub(crate) fn checkpoint(&self) {
-        self.turn(|state, _| state.root.handle_checkpoint());
+        self.turn(|state, _| {
+            if !state.closed {
+                state.root.handle_checkpoint();
+            }
+        });
     }
 
     /// Takes nothing more, waits until all is answered and sealed, and releases the directory.
@@ -254,10 +268,7 @@ impl Shared {
             let fault = state.outside.status.fault.clone();
             let idle = state.parked.is_empty() && state.root.is_quiet();
             if fault.is_some() || idle {
-                let executor = state.outside.executor.take();
-                drop(state);
-                // Joins its threads, which may still answer.
-                drop(executor);
+                self.release(state);
                 return fault.map_or(Ok(()), Err);
             }
             if !sealed && state.parked.is_empty() {
@@ -268,6 +279,26 @@ impl Shared {
                 continue;
             }
             state = self.changed.wait(state).expect("no holder panics");
+        }
+    }
+
+    /// Lets go of the directory, or waits until another close has.
+    fn release(&self, mut state: MutexGuard<'_, State>) {
+        match state.held {
+            Held::Yes => {
+                state.held = Held::Releasing;
+                let executor = state.outside.executor.take();
+                drop(state);
+                // Joins its threads, which may still answer.
+                drop(executor);
+                self.lock().held = Held::Released;
+                self.changed.notify_all();
+            }
+            Held::Releasing | Held::Released => {
+                while state.held != Held::Released {
+                    state = self.changed.wait(state).expect("no holder panics");
+                }
+            }
         }
     }
 

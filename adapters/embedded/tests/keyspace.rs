@@ -4,6 +4,7 @@ use futures::executor::block_on;
 use futures::future::join_all;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
 use strandline_core::stream::client::{LogPosition, Waited};
 use strandline_core::stream::embedded::EmbeddedLimits;
@@ -157,6 +158,38 @@ fn one_opener_and_nothing_after_the_close() {
     assert_eq!(word, "CLOSED");
     // The directory is free while a handle is still held.
     assert_eq!(payloads(&open(home.path())), ["one"]);
+}
+
+#[test]
+fn a_checkpoint_after_the_close_does_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let embedded = open(home.path());
+    done(block_on(embedded.apply(add("one"))));
+    let other = embedded.clone();
+    embedded.close().unwrap();
+    other.checkpoint();
+    assert_eq!((other.status().checkpoints, other.status().fault), (0, None));
+    drop((embedded, other));
+    assert_eq!(payloads(&open(home.path())), ["one"]);
+}
+
+#[test]
+fn whoever_closes_finds_the_directory_released() {
+    let home = tempfile::tempdir().unwrap();
+    for _ in 0..20 {
+        let embedded = open(home.path());
+        done(block_on(embedded.apply(add("one"))));
+        let one_by_one = Mutex::new(());
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    embedded.close().unwrap();
+                    let _turn = one_by_one.lock().unwrap();
+                    open(home.path()).close().unwrap();
+                });
+            }
+        });
+    }
 }
 
 /// The API of applications, on a directory.

@@ -62,8 +62,12 @@ impl Folder {
 
     /// The folder `name`, created (and its entry made durable) if it is missing.
     pub(crate) fn subfolder(&self, name: &str) -> Result<Self> {
-        if self.make(name)? {
-            self.sync()?;
+        if self.make(name)?
+            && let Err(error) = self.sync()
+        {
+            // Whoever comes next must not find what may not be on the disk.
+            let _ = self.remove_folder(name);
+            return Err(error);
         }
         self.existing(name)
     }
@@ -154,6 +158,11 @@ impl Folder {
         }
     }
 
+    /// Removes an empty folder.
+    pub(crate) fn remove_folder(&self, name: &str) -> Result<()> {
+        Ok(fs::unlinkat(&self.file, name, AtFlags::REMOVEDIR)?)
+    }
+
     /// Locks the folder until it is dropped.
     pub(crate) fn try_lock(&self) -> std::result::Result<(), TryLockError> {
         self.file.try_lock()
@@ -169,11 +178,6 @@ impl Folder {
         #[cfg(test)]
         steps::note(steps::Step::Synced(identity(&self.file)?));
         self.file.sync_all()
-    }
-
-    /// A handle that makes the folder's entries durable when it is synced.
-    pub(crate) fn into_file(self) -> File {
-        self.file
     }
 }
 

@@ -190,8 +190,9 @@ impl BareJournal {
     /// Appends and compactions go on meanwhile.
     ///
     /// # Errors
-    /// [`ReplayError::Dropped`] if `from` is no longer retained; the disk's faults. What was shown
-    /// before stands.
+    /// [`ReplayError::Dropped`] if the next entry is no longer retained: `from` itself, or one that a
+    /// compaction dropped before the replay came to it, which ends midway then. The disk's faults. What
+    /// was shown before stands.
     pub fn replay(
         &self,
         from: Lsn,
@@ -217,7 +218,8 @@ impl BareJournal {
     }
 
     /// Drops the segments whose entries are all below `lsn` and answers with the first entry that
-    /// is still retained. Durable on return; files that a replay still reads go when it ends.
+    /// is still retained. Durable on return; files that a replay still reads go when it ends. A replay
+    /// that has not come to `lsn` yet ends with [`ReplayError::Dropped`].
     ///
     /// # Errors
     /// The disk's fault. If `current` could not be replaced, the journal takes no more.

@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 use strandline_core::error::{StorageAction, StorageFault};
 use strandline_core::id::Incarnation;
 use strandline_core::journal::command::FileName;
+use strandline_core::journal::current::ENVELOPE;
 use strandline_core::lifecycle::recovery::Reseeded;
 use strandline_core::seed::Seed;
 
 /// The folder for histories that were thrown away.
 const KEPT: &str = "kept";
-
-/// Longest `current` read.
-const CURRENT_BYTES_MAX: u32 = 1 << 20;
 
 /// Why a directory was not reseeded. Nothing is lost: what was moved lies in the folder for it, and
 /// doing it again goes on.
@@ -75,7 +73,7 @@ pub fn reseed(path: impl AsRef<Path>) -> Result<Reseed, ReseedError> {
     let directory = Directory::open(path.as_ref(), OpenMode::Existing)?;
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(ReseedError::Entropy)?;
-    let current = directory.read(FileName::Current, 0, CURRENT_BYTES_MAX)?;
+    let current = directory.read(FileName::Current, 0, current_bytes_max())?;
     let reseeded = Reseeded::of(&current, &Seed::new(seed))?;
     let name = format!("{}", reseeded.before);
     let kept = directory.set_aside(&name, &current)?;
@@ -105,6 +103,11 @@ impl Directory {
     }
 }
 
+/// One byte more than the longest `current` there can be, so that a longer one is seen to be.
+fn current_bytes_max() -> u32 {
+    u32::try_from(ENVELOPE.bytes_max() + 1).expect("a few MiB")
+}
+
 fn write_whole(folder: &Folder, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
     let file = folder.file(name, Access::Empty)?;
@@ -117,6 +120,7 @@ mod tests {
     use super::*;
     use crate::node::{Node, NodeConfig};
     use strandline_core::id::LogId;
+    use strandline_core::journal::current::{Current, NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
     use strandline_core::lifecycle::recovery::Init;
     use strandline_core::record::AuthorityId;
 
@@ -140,11 +144,27 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_current_is_read_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        made(folder.path());
+        let directory = Directory::open(folder.path(), OpenMode::Existing).expect("opens");
+        let bytes = directory.read(FileName::Current, 0, current_bytes_max()).expect("reads");
+        let mut current = Current::decode(&bytes).expect("is one");
+        let namespace = |n| format!("{n:0>width$}", width = NAMESPACE_BYTES_MAX).into_bytes();
+        current.namespaces = (0..NAMESPACES_MAX).map(namespace).collect();
+        let bytes = current.encode();
+        assert!(bytes.len() > NAMESPACES_MAX * NAMESPACE_BYTES_MAX);
+        directory.replace(FileName::Current, &bytes).expect("writes");
+        drop(directory);
+        reseed(folder.path()).expect("all of it was read");
+    }
+
+    #[test]
     fn a_try_that_ended_half_way_is_gone_on_with() {
         let folder = tempfile::tempdir().expect("a folder");
         made(folder.path());
         let directory = Directory::open(folder.path(), OpenMode::Existing).expect("opens");
-        let current = directory.read(FileName::Current, 0, CURRENT_BYTES_MAX).expect("reads");
+        let current = directory.read(FileName::Current, 0, current_bytes_max()).expect("reads");
         let files = directory.list().expect("lists").len();
         directory.set_aside("half", &current).expect("moves");
         drop(directory);

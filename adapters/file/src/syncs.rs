@@ -10,11 +10,14 @@ use strandline_core::error::{StorageAction, StorageFault};
 /// Files handed in and not synced yet, at most: each holds a descriptor.
 const WAITING_MAX: usize = 64;
 
+/// One sync to be done.
+type Sync = Box<dyn FnOnce() -> Result<(), StorageFault> + Send>;
+
 /// Syncs files on some threads while more are handed in.
 #[derive(Debug)]
 pub(crate) struct Syncs {
     threads_max: usize,
-    threads: Option<Threads<(File, String)>>,
+    threads: Option<Threads<Sync>>,
     fault: Arc<Mutex<Option<StorageFault>>>,
 }
 
@@ -27,19 +30,22 @@ impl Syncs {
     /// Syncs and closes the file, now or before [`Syncs::finish`] returns. Waits while too many are
     /// waiting.
     pub(crate) fn submit(&mut self, file: File, name: String) {
+        self.run(move || file.sync_all().or_fault(StorageAction::Sync, &name, None));
+    }
+
+    /// As [`Syncs::submit`], for what is synced in a way of its own.
+    pub(crate) fn run(&mut self, sync: impl FnOnce() -> Result<(), StorageFault> + Send + 'static) {
         if self.threads_max == 0 {
-            return sync(&file, &name, &self.fault);
+            return keep_first(sync(), &self.fault);
         }
         let (fault, threads_max) = (&self.fault, self.threads_max);
         let threads = self.threads.get_or_insert_with(|| {
             let bodies = std::iter::repeat_n(Arc::clone(fault), threads_max).map(|fault| {
-                move |files: Receiver<(File, String)>| {
-                    files.iter().for_each(|(file, name)| sync(&file, &name, &fault))
-                }
+                move |syncs: Receiver<Sync>| syncs.iter().for_each(|sync| keep_first(sync(), &fault))
             });
             Threads::start("sync", bounded(WAITING_MAX), bodies)
         });
-        threads.send((file, name));
+        threads.send(Box::new(sync));
     }
 
     /// Waits for everything handed in so far. A fault stays: all later calls report it too.
@@ -52,8 +58,8 @@ impl Syncs {
     }
 }
 
-fn sync(file: &File, name: &str, first: &Mutex<Option<StorageFault>>) {
-    if let Err(fault) = file.sync_all().or_fault(StorageAction::Sync, name, None) {
+fn keep_first(synced: Result<(), StorageFault>, first: &Mutex<Option<StorageFault>>) {
+    if let Err(fault) = synced {
         first.lock().expect("no holder panics").get_or_insert(fault);
     }
 }

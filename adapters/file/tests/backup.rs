@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_core::id::LogId;
-use strandline_core::lifecycle::api::{MembersChange, MutationError, Scan};
+use strandline_core::lifecycle::api::{Change, MembersChange, Mutation, MutationError, Scan};
 use strandline_core::lifecycle::recovery::Init;
 use strandline_core::record::{AuthorityId, Key, State};
 use strandline_file::backup::{BackupError, BlobCopies, Manifest, begin, finish, restore};
@@ -239,4 +239,29 @@ fn a_follower_comes_back_as_a_follower() -> Result {
     let refused = replica.delete(key("k"));
     assert!(matches!(refused, Err(WriteError::Refused(MutationError::NotAuthority { .. }))), "{refused:?}");
     Ok(replica.close()?)
+}
+
+#[test]
+fn a_journal_beyond_the_default_limits_is_backed_up_and_restored() -> Result {
+    let folder = tempfile::tempdir()?;
+    let (log, backup, back) =
+        (folder.path().join("log"), folder.path().join("backup"), folder.path().join("back"));
+    let mut config = NodeConfig::default();
+    config.replica.journal.batch_bytes_max = 7 << 20;
+    let init = Init {
+        log: LogId([5; 16]),
+        identity: "a".into(),
+        namespaces: vec![b"n".to_vec()],
+        authority: Some(AuthorityId::from_text("a")),
+    };
+    let (replica, _) = BlockingReplica::create(&log, init, config.clone())?;
+    let gone = |n| Mutation { key: key(&format!("{n:0>1000}")), change: Change::Delete, if_version: None };
+    replica.write_batch((0..5200).map(gone).collect())?;
+    let tail = replica.status()?.tail;
+    assert!(replica.status()?.journal_bytes > 5 << 20, "one batch of more than 5 MiB");
+    back_up(&replica, &backup, BlobCopies::Copy)?;
+    restore(&backup, &back, BlobCopies::Copy)?;
+    let (restored, _) = BlockingReplica::open(&back, config)?;
+    assert_eq!(restored.status()?.tail, tail);
+    Ok(())
 }

@@ -113,6 +113,12 @@ fn a_batch_is_one_unit_and_too_large_a_one_is_refused() {
         "{refused:?}"
     );
     assert_eq!(journal.append_batch(&[]), Err(AppendError::GroupEmpty.into()));
+    let many = journal.append_batch(&[&b""[..]; 65]);
+    assert_eq!(
+        many,
+        Err(AppendError::GroupTooLong { entries: 65, entries_max: 64 }.into()),
+        "answered at once"
+    );
     assert_eq!(journal.durable().map(Lsn::get), Some(3));
 }
 

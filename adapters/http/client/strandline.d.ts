@@ -57,8 +57,9 @@ export interface Options {
   onGap?: (gap: Gap) => void;
   /** Before `load`: show that what is seen may be old. */
   onSyncRequired?: (sync: Sync) => void | Promise<void>;
+  /** A failure of this callback, or of `onError`, is logged and changes nothing. */
   onState?: (state: State, detail?: Sync | Error) => void;
-  /** What went wrong and is tried again. */
+  /** What went wrong and is tried again; with `status` where an answer came that was none of ours. */
   onError?: (error: Error) => void;
   /** Sent with requests by fetch. */
   headers?: Record<string, string>;
@@ -82,7 +83,10 @@ export interface Published {
   repeated: boolean;
 }
 
-/** Publishes. With a token a repeat is safe after any failure; without one, only after a refusal. */
+/**
+ * Publishes. With a token a repeat is safe after any failure; without one, only after a refusal.
+ * The error of an answer has its `status`, and as `code` what the server calls it; a proxy's answer has no code.
+ */
 export function publish(
   url: string,
   topic: string,

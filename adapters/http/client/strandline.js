@@ -23,9 +23,8 @@ export async function publish(url, topic, data, { kind = "", token, headers = {}
   const response = await fetch(`${base(url)}/publish?${query}`, {
     method: "POST", body: data, headers: sent, credentials,
   });
-  const answer = await response.json();
-  if (!response.ok) throw Object.assign(new Error(answer.message), { code: answer.error, status: response.status });
-  return answer;
+  if (!response.ok) throw await failure(response);
+  return json(response);
 }
 
 /** Parses `text/event-stream` in pieces that end anywhere. `id` stays as it is while no frame names one. */
@@ -117,20 +116,31 @@ class Subscription {
   become(state, detail) {
     if (this.closed || this.state === state) return;
     this.state = state;
-    this.options.onState?.(state, detail);
+    this.tell(this.options.onState, state, detail);
+  }
+
+  /** A callback that only hears of something cannot stop the stream by failing. */
+  tell(callback, ...told) {
+    if (this.closed) return;
+    try {
+      callback?.(...told);
+    } catch (thrown) {
+      console.error(thrown);
+    }
   }
 
   async run() {
     while (!this.closed) {
       try {
-        if (this.id === "") await this.adopt({ reason: "first" });
+        const over = this.id === "" && (await this.adopt({ reason: "first" })) === "over";
         if (this.closed) return;
+        if (over) return this.finish("over");
         const ended = this.options.transport === "fetch" ? await this.byFetch() : await this.byEventSource();
         if (ended === "over") return this.finish("over");
       } catch (error) {
         if (this.closed) return;
         if (error.final) return this.finish("refused", error);
-        this.options.onError?.(error);
+        this.tell(this.options.onError, error);
       }
       if (this.closed) return;
       // What was received counts before the next connection is asked to go on after it.
@@ -168,10 +178,13 @@ class Subscription {
   async adopt(detail) {
     const { url, topics, load } = this.options;
     const response = await this.fetch(`${url}/position?${topicsQuery(topics)}`);
-    const { id } = await response.json();
+    if (response.status === 204) return "over";
+    const { id } = await json(response);
     if (typeof id !== "string" || id === "") throw new Error("expected a position, found none");
+    if (this.closed) return "closed";
     await load?.({ id, ...detail });
     this.id = id;
+    return "adopted";
   }
 
   async fetch(url, init = {}) {
@@ -180,10 +193,8 @@ class Subscription {
       cache: "no-store", credentials, signal: this.abort.signal, ...init, headers: { ...headers, ...init.headers },
     });
     if (response.ok || response.status === 409 || response.status === 410) return response;
-    const answer = await response.json().catch(() => ({}));
-    const error = new Error(answer.message ?? `expected an answer, found the status ${response.status}`);
     const passes = response.status === 408 || response.status === 429 || response.status >= 500;
-    throw Object.assign(error, { code: answer.error, status: response.status, final: !passes });
+    throw Object.assign(await failure(response), { final: !passes });
   }
 
   /** A connection begins. What comes of an earlier one no longer counts. */
@@ -257,7 +268,7 @@ class Subscription {
       const headers = { Accept: "text/event-stream, application/json" };
       const response = await this.fetch(this.streamUrl({ client: "fetch" }), { headers, signal: attempt.signal });
       if (response.status === 204) return "over";
-      if (response.status !== 200) return await this.refused(await response.json());
+      if (response.status !== 200) return await this.refused(await json(response));
       const parser = new Parser((frame) => {
         if (frame.retry !== undefined) this.retryMs = frame.retry;
         if (frame.id) this.pending = frame.id;
@@ -288,10 +299,12 @@ class Subscription {
 
   /** The status said that the resume is refused. */
   async refused(answer) {
-    const reasons = answer.topics.filter((topic) => topic.reason).map(({ topic, reason }) => ({ topic, reason }));
+    const reasons = (answer.topics ?? []).filter((topic) => topic.reason).map(({ topic, reason }) => ({ topic, reason }));
     // Without a position the old one stays, and is refused again: nothing is forgotten.
     if (typeof answer.id !== "string" || answer.id === "") throw new Error(`no position yet: ${reasons[0]?.reason}`);
-    for (const { topic, reason } of reasons) await this.synchronise({ topic, reason, id: answer.id });
+    for (const { topic, reason } of reasons) {
+      if (!this.closed) await this.synchronise({ topic, reason, id: answer.id });
+    }
     this.id = answer.id;
     this.failures = 0;
     return "refused";
@@ -308,8 +321,8 @@ class Subscription {
       } catch (error) {
         // What was not taken is asked for again: the position stays before it.
         this.generation++;
-        this.options.onError?.(error);
         end("failed");
+        this.tell(this.options.onError, error);
       }
     });
   }
@@ -335,10 +348,28 @@ class Subscription {
   async synchronise(detail) {
     this.become("syncing", detail);
     await this.options.onSyncRequired?.(detail);
-    if (!this.options.load) return;
+    if (this.closed || !this.options.load) return;
     await new Promise((resolve) => setTimeout(resolve, Math.random() * SYNC_JITTER_MS));
-    await this.options.load(detail);
+    if (!this.closed) await this.options.load(detail);
   }
+}
+
+/** What an answer says. A proxy between may have answered something else. */
+async function json(response) {
+  try {
+    return await response.json();
+  } catch (cause) {
+    if (cause.name === "AbortError") throw cause;
+    const error = new Error(`expected an answer in JSON, found none with the status ${response.status}`, { cause });
+    throw Object.assign(error, { status: response.status });
+  }
+}
+
+/** Why a request was refused, by whoever refused it. */
+async function failure(response) {
+  const answer = await response.json().catch(() => ({}));
+  const error = new Error(answer?.message ?? `expected an answer, found the status ${response.status}`);
+  return Object.assign(error, { code: answer?.error, status: response.status });
 }
 
 function base(url) {

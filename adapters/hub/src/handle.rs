@@ -7,7 +7,7 @@ use crate::subscription::{Shards, Subscription};
 use futures::StreamExt as _;
 use futures::channel::oneshot;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use strandline_core::coverage::{
     Accepted, Admission, Command, Counters, CursorCodec, CursorSet, CursorText, Event, From, Hub,
     HubCompletion, HubConfig, HubLimits, Item, LostReason, Mark, Outcome, Position, Publish, PublishError,
@@ -99,6 +99,26 @@ pub struct HubHandle {
     inner: Arc<Inner>,
 }
 
+/// A handle that keeps no hub alive: for what a hub has itself, as a connection of its backend.
+#[derive(Clone)]
+pub struct WeakHandle {
+    inner: Weak<Inner>,
+}
+
+impl WeakHandle {
+    /// The hub, if any handle, stream or driver of it is left.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<HubHandle> {
+        self.inner.upgrade().map(|inner| HubHandle { inner })
+    }
+}
+
+impl std::fmt::Debug for WeakHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WeakHandle({} handles)", self.inner.strong_count())
+    }
+}
+
 impl HubHandle {
     /// Starts the hubs. The driver must be run beside them; `seed` is 32 random bytes.
     ///
@@ -145,6 +165,12 @@ impl HubHandle {
     /// A hub of this process alone, with the default bounds.
     pub fn in_process(run: Run, seed: [u8; 32]) -> (Self, Driver) {
         Self::new(HubConfig::minted(), HandleOptions::default(), NoBackend, run, seed)
+    }
+
+    /// The same hub, without keeping it.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakHandle {
+        WeakHandle { inner: Arc::downgrade(&self.inner) }
     }
 
     /// How cursors are read.

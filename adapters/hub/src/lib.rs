@@ -13,5 +13,5 @@ mod subscription;
 
 pub use clock::Clock;
 pub use driver::Driver;
-pub use handle::{Backend, HandleOptions, HubHandle, NoBackend, Report, ShardId, Start};
+pub use handle::{Backend, HandleOptions, HubHandle, NoBackend, Report, ShardId, Start, WeakHandle};
 pub use subscription::{Delivery, Subscription};

@@ -39,6 +39,17 @@ impl std::fmt::Debug for Access {
     }
 }
 
+impl Access {
+    /// Judges it as a network that starts with it would, which only then could say so: for who must not
+    /// begin what needs a network. Where to listen is not part of it, nor this node's name.
+    ///
+    /// # Errors
+    /// What [`Network::start`](crate::Network::start) would refuse it with.
+    pub fn judge(self) -> Result<(), AccessError> {
+        Judged::new(self.peers, self.tls, self.plaintext).map(drop)
+    }
+}
+
 /// Why nobody can be let in so: the caller's mistake.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AccessError {
@@ -92,30 +103,13 @@ impl Rules {
     ) -> Result<(Self, oneshot::Sender<Infallible>), AccessError> {
         let Access { token, peers, tls, plaintext } = access;
         let identity = Some(PeerIdentity::parse(name)?);
-        let mut credentials = Vec::new();
-        let mut by_identity = BTreeMap::new();
-        for peer in peers {
-            let name = PeerIdentity::parse(&peer.identity)?;
-            if let Some(token) = &peer.token {
-                let (token_sha256, terms) = (token.0, peer.terms.clone());
-                credentials.push(PeerCredential { identity: name, token_sha256, terms });
-            }
-            if let Some(twice) = by_identity.insert(peer.identity.clone(), peer) {
-                return Err(AccessError::PeerTwice { identity: twice.identity });
-            }
-        }
-        let tls = match tls {
-            Some(identity) => Some(tls_for(identity, &by_identity)?),
-            None => None,
-        };
+        let Judged { credentials, peers, tls } = Judged::new(peers, tls, plaintext)?;
         let (tell, superseded) = oneshot::channel();
         let capabilities = || capabilities.clone();
         let listen = ListenAuth { identity: identity.clone(), capabilities: capabilities(), credentials };
         let dial = DialAuth { token, identity, capabilities: capabilities(), expect: None };
         let superseded = superseded.shared();
-        let rules = Self { dial, listen, peers: by_identity, tls, plaintext, superseded };
-        rules.judge_plaintext()?;
-        Ok((rules, tell))
+        Ok((Self { dial, listen, peers, tls, plaintext, superseded }, tell))
     }
 
     /// The log that every connection carries.
@@ -136,23 +130,50 @@ impl Rules {
         }
         Err(AccessError::Plaintext { address: address.to_string() })
     }
+}
 
-    fn judge_plaintext(&self) -> Result<(), AccessError> {
-        if self.tls.is_some() {
-            return Ok(());
-        }
-        for peer in self.peers.values() {
-            if peer.terms.certificate != CertificateRule::NotAsked {
-                return Err(AccessError::CertificateWithoutTls { identity: peer.identity.clone() });
+/// Peers that can be let in and called together.
+struct Judged {
+    credentials: Vec<PeerCredential>,
+    peers: BTreeMap<String, Peer>,
+    tls: Option<Tls>,
+}
+
+impl Judged {
+    fn new(peers: Vec<Peer>, tls: Option<TlsIdentity>, plaintext: bool) -> Result<Self, AccessError> {
+        let mut credentials = Vec::new();
+        let mut by_identity = BTreeMap::new();
+        for peer in peers {
+            let name = PeerIdentity::parse(&peer.identity)?;
+            if let Some(token) = &peer.token {
+                let (token_sha256, terms) = (token.0, peer.terms.clone());
+                credentials.push(PeerCredential { identity: name, token_sha256, terms });
             }
-            if let Some(address) = &peer.address
-                && !self.plaintext
-                && !is_loopback(address)
-            {
-                return Err(AccessError::Plaintext { address: address.clone() });
+            if let Some(twice) = by_identity.insert(peer.identity.clone(), peer) {
+                return Err(AccessError::PeerTwice { identity: twice.identity });
             }
         }
-        Ok(())
+        let tls = match tls {
+            Some(identity) => Some(tls_for(identity, &by_identity)?),
+            None => None,
+        };
+        if tls.is_none() {
+            by_identity.values().try_for_each(|peer| judge_plaintext(peer, plaintext))?;
+        }
+        Ok(Self { credentials, peers: by_identity, tls })
+    }
+}
+
+/// Judges a peer where there is no TLS.
+fn judge_plaintext(peer: &Peer, allowed: bool) -> Result<(), AccessError> {
+    if peer.terms.certificate != CertificateRule::NotAsked {
+        return Err(AccessError::CertificateWithoutTls { identity: peer.identity.clone() });
+    }
+    match &peer.address {
+        Some(address) if !allowed && !is_loopback(address) => {
+            Err(AccessError::Plaintext { address: address.clone() })
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -237,6 +258,17 @@ mod tests {
             assert_eq!(refused(vec![peer("b", Some(other))], false), error);
             assert!(rules(vec![peer("b", Some(other))], true).is_ok(), "{other}");
         }
+    }
+
+    #[test]
+    fn an_access_is_judged_before_there_is_a_network() {
+        let judged = |address, plaintext| {
+            let peers = vec![peer("b", Some(address))];
+            Access { token: "ours".into(), peers, tls: None, plaintext }.judge()
+        };
+        let refused = judged("192.0.2.1:1", false);
+        assert!(matches!(refused, Err(AccessError::Plaintext { .. })), "{refused:?}");
+        assert_eq!((judged("192.0.2.1:1", true), judged("127.0.0.1:1", false)), (Ok(()), Ok(())));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::asking::{self, Answered, Failed, Question};
 use crate::connection::Subscriptions;
 use crate::history;
 use crate::names::HubNames;
+use crate::orders::{Begin, End, Order, Orders, Received, orders};
 use crate::reach::Reach;
 use crate::script::{Asked, HubScripts, Keeping, Offer, PubSub, fault, minted, standing};
 use crate::server::{Commands, Server};
@@ -13,12 +14,11 @@ use redis::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use strandline_core::coverage::{Command, Minted, SubscriptionId, TopicName};
+use strandline_core::coverage::{Command, Minted};
 use strandline_core::error::{StorageCause, StorageFault};
 use strandline_core::seed::Seed;
 use strandline_hub::{Backend, HubHandle, ShardId};
 use tokio::runtime;
-use tokio::sync::mpsc;
 
 /// How a server is used.
 #[derive(Clone, Debug)]
@@ -53,15 +53,6 @@ impl RedisOptions {
     }
 }
 
-/// One order of [`Subscriptions`], which executes them in turn.
-enum Order {
-    Subscribe(HubHandle, ShardId, SubscriptionId, TopicName),
-    Unsubscribe(HubHandle, SubscriptionId, TopicName),
-    Abandon(HubHandle, SubscriptionId, TopicName),
-    /// Commands go to another server now.
-    Leave(HubHandle),
-}
-
 /// A server, for [`HubHandle::new`] with a configuration of
 /// [`HubConfig::broker`](strandline_core::coverage::HubConfig::broker).
 pub struct RedisBackend {
@@ -69,8 +60,7 @@ pub struct RedisBackend {
     scripts: Arc<HubScripts>,
     reach: Arc<Reach>,
     answer: Duration,
-    // As many orders wait as the hub has topics, at most: one subscription each, and the end of one.
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Orders,
 }
 
 impl RedisBackend {
@@ -114,7 +104,7 @@ impl RedisBackend {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
         let runtime = runtime::Handle::current();
-        let (orders, received) = mpsc::unbounded_channel();
+        let (orders, received) = orders();
         let subscriptions = Subscriptions::new(pubsub, seeds, options.answer_ms);
         runtime.spawn(execute(subscriptions, options.names.clone(), received));
         let RedisOptions { topic_state_ms, token_ms, history_events_max, .. } = *options;
@@ -143,8 +133,7 @@ impl RedisBackend {
             let result = asking::ask(&reach, within, question, send).await;
             let result = result.map(|Answered { value, moved }| {
                 if moved {
-                    // The receiver ends only with its runtime.
-                    let _ = orders.send(Order::Leave(handle.clone()));
+                    orders.leave(handle.clone());
                 }
                 value
             });
@@ -160,17 +149,23 @@ fn resp3(url: &str) -> Result<ConnectionInfo, RedisError> {
     Ok(info.set_redis_settings(settings))
 }
 
-async fn execute(mut to: Subscriptions, names: HubNames, mut orders: mpsc::UnboundedReceiver<Order>) {
-    while let Some(order) = orders.recv().await {
+async fn execute(mut to: Subscriptions, names: HubNames, mut received: Received) {
+    while let Some(order) = received.next().await {
         match order {
-            Order::Subscribe(handle, shard, id, topic) => {
-                to.subscribe(&handle, shard, id, names.channel(&topic)).await;
-            }
-            Order::Unsubscribe(handle, id, topic) => {
-                to.unsubscribe(&handle, id, &names.channel(&topic)).await
-            }
-            Order::Abandon(handle, id, topic) => to.abandon(&handle, id, &names.channel(&topic)).await,
             Order::Leave(handle) => to.leave(&handle),
+            Order::Topic(topic, end, begin) => {
+                let channel = names.channel(&topic);
+                if let Some(End { handle, id, silent }) = end {
+                    if silent {
+                        to.abandon(&handle, id, &channel).await;
+                    } else {
+                        to.unsubscribe(&handle, id, &channel).await;
+                    }
+                }
+                if let Some(Begin { handle, shard, id }) = begin {
+                    to.subscribe(&handle, shard, id, channel).await;
+                }
+            }
         }
     }
 }
@@ -179,16 +174,9 @@ impl Backend for RedisBackend {
     fn start(&self, handle: &HubHandle, shard: ShardId, command: Command) {
         let handle = handle.clone();
         match command {
-            Command::Subscribe { id, topic } => {
-                // The receiver ends only with its runtime.
-                let _ = self.orders.send(Order::Subscribe(handle, shard, id, topic));
-            }
-            Command::Unsubscribe { id, topic } => {
-                let _ = self.orders.send(Order::Unsubscribe(handle, id, topic));
-            }
-            Command::Abandon { id, topic } => {
-                let _ = self.orders.send(Order::Abandon(handle, id, topic));
-            }
+            Command::Subscribe { id, topic } => self.orders.begin(topic, Begin { handle, shard, id }),
+            Command::Unsubscribe { id, topic } => self.orders.end(topic, End { handle, id, silent: false }),
+            Command::Abandon { id, topic } => self.orders.end(topic, End { handle, id, silent: true }),
             Command::Position { ticket, topic, seen, nonce } => self.run(
                 &handle,
                 Question::Position,

@@ -13,7 +13,7 @@ use redis::{
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strandline_core::coverage::{SubscriptionId, Upstream};
 use strandline_hub::{HubHandle, ShardId};
 
@@ -55,6 +55,9 @@ pub(crate) struct Subscriptions {
     answer_ms: u64,
     live: BTreeMap<String, Live>,
     retired: Vec<Live>,
+    /// Servers that did not answer, and until when they are not asked again: whoever else waits for its
+    /// turn has it meanwhile.
+    silent: BTreeMap<String, Instant>,
 }
 
 fn lock(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
@@ -63,7 +66,7 @@ fn lock(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
 
 impl Subscriptions {
     pub(crate) const fn new(pubsub: PubSub, seeds: Vec<ConnectionInfo>, answer_ms: u64) -> Self {
-        Self { pubsub, seeds, answer_ms, live: BTreeMap::new(), retired: Vec::new() }
+        Self { pubsub, seeds, answer_ms, live: BTreeMap::new(), retired: Vec::new(), silent: BTreeMap::new() }
     }
 
     /// Asks for a channel. The hub hears of its confirmation in the order of the connection, or that
@@ -84,11 +87,21 @@ impl Subscriptions {
                 Err(error) => {
                     asked += 1;
                     let owner = error.and_then(|error| moved(&at, &error));
+                    if owner.is_none() {
+                        self.ask_last(&at);
+                    }
                     next.extend(owner.filter(|_| asked <= HOPS_MAX));
                 }
             }
         }
         handle.upstream(shard, id, Upstream::Lost);
+    }
+
+    /// Asks a seed that failed after all others.
+    fn ask_last(&mut self, at: &ConnectionInfo) {
+        if let Some(index) = self.seeds.iter().position(|seed| seed.addr() == at.addr()) {
+            self.seeds[index..].rotate_left(1);
+        }
     }
 
     /// Asks one server. The error is what it said, if it said anything.
@@ -159,17 +172,29 @@ impl Subscriptions {
         self.live.retain(|_, live| lock(&live.routes).is_some());
         if !self.live.contains_key(&address) {
             let routes: Arc<Mutex<Routes>> = Arc::new(Mutex::new(Some(BTreeMap::new())));
-            let (pushed_to, handle) = (routes.clone(), handle.clone());
+            // The hub has the backend, whose connections these are: none of them may keep it.
+            let (pushed_to, hub) = (routes.clone(), handle.downgrade());
             let wait = Duration::from_millis(self.answer_ms);
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(wait))
                 .set_response_timeout(Some(wait))
                 .set_push_sender(move |push: PushInfo| -> Result<(), std::convert::Infallible> {
-                    pushed(&handle, &pushed_to, push);
+                    if let Some(handle) = hub.upgrade() {
+                        pushed(&handle, &pushed_to, push);
+                    }
                     Ok(())
                 });
+            let now = Instant::now();
+            self.silent.retain(|_, until| *until > now);
+            if self.silent.contains_key(&address) {
+                return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+            }
             let client = Client::open(at.clone())?;
-            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+            if connected.as_ref().is_err_and(RedisError::is_timeout) {
+                self.silent.insert(address.clone(), Instant::now() + wait);
+            }
+            let connection = connected?;
             self.live.insert(address.clone(), Live { connection, routes });
         }
         Ok(&self.live[&address])

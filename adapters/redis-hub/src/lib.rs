@@ -11,6 +11,7 @@ mod backend;
 mod connection;
 mod history;
 mod names;
+mod orders;
 mod reach;
 mod script;
 mod server;

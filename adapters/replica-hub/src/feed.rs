@@ -192,6 +192,7 @@ impl Follower {
                     Err(
                         PublishError::TooLarge { .. }
                         | PublishError::BadKind { .. }
+                        | PublishError::ReservedKind { .. }
                         | PublishError::Topics { .. }
                         | PublishError::Busy { .. }
                         | PublishError::Position { .. }

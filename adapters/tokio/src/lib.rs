@@ -40,6 +40,8 @@ impl Runtime for Tokio {
     }
 
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        // Whoever waits for it may be no task of a runtime.
+        let _entered = self.0.enter();
         tokio::time::sleep(time).boxed()
     }
 
@@ -117,4 +119,31 @@ pub type Server = strandline_net::Server<Tokio>;
 /// Outside a tokio runtime.
 pub async fn serve(config: ServeConfig) -> Result<Server, ServeError> {
     Server::start(Tokio::current(), config).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_core::id::LogId;
+    use strandline_core::lifecycle::recovery::Init;
+    use strandline_file::node::{Node, NodeConfig};
+    use strandline_net::{Access, NetConfig};
+
+    #[test]
+    fn a_server_may_be_shut_down_off_its_runtime() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts");
+        let folder = tempfile::tempdir().expect("a folder");
+        let namespaces = vec![b"files".to_vec()];
+        let init = Init { log: LogId([7; 16]), identity: "a".into(), namespaces, authority: None };
+        let (node, _) =
+            Node::create(folder.path().join("log"), init, NodeConfig::default()).expect("a new log");
+        let config = ServeConfig {
+            node,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            access: Access { token: "known to those we call".into(), ..Access::default() },
+            limits: NetConfig::default(),
+        };
+        let server = runtime.block_on(serve(config)).expect("listens");
+        futures::executor::block_on(server.shutdown()).expect("closes");
+    }
 }

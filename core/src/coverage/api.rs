@@ -164,6 +164,13 @@ pub enum PublishError {
         /// The first of them.
         found: char,
     },
+    /// The kind is a name of the notices that clients get, or ends as one that says base64: its events could
+    /// not be told from those.
+    #[error("expected a kind of your own, found {found:?} in it, which frames have themselves")]
+    ReservedKind {
+        /// The name, or the end.
+        found: &'static str,
+    },
     /// Every topic that has a state is in use.
     #[error("expected room for another topic, found the limit of {max}")]
     Topics {

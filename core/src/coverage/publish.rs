@@ -7,6 +7,7 @@ use super::config::Source;
 use super::hub::Hub;
 use super::position::Mark;
 use super::shared::{Purpose, TopicId};
+use super::sse;
 use super::topic::Topic;
 use super::topic_name::TopicName;
 use crate::error::StorageFault;
@@ -45,10 +46,10 @@ impl Hub {
         if found > max {
             return Err(PublishError::TooLarge { max, found });
         }
-        match publish.kind.chars().find(|c| c.is_control()) {
-            Some(found) => Err(PublishError::BadKind { found }),
-            None => Ok(()),
+        if let Some(found) = publish.kind.chars().find(|c| c.is_control()) {
+            return Err(PublishError::BadKind { found });
         }
+        sse::reserved(publish.kind).map_or(Ok(()), |found| Err(PublishError::ReservedKind { found }))
     }
 
     fn mint(&mut self, topic: &TopicName, publish: Publish<'_>) -> Result<Accepted, PublishError> {

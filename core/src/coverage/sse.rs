@@ -15,6 +15,14 @@ pub const OPENED: &str = "opened";
 /// What stands behind the name of an event whose bytes are no text, and so are sent as base64.
 pub const BASE64: &str = ";base64";
 
+/// What of a kind would make its frames look like others: a name of ours, or the end that says base64.
+/// `None` if nothing does.
+#[must_use]
+pub fn reserved(kind: &str) -> Option<&'static str> {
+    let name = [SYNC_REQUIRED, GAP, OPENED].into_iter().find(|name| *name == kind);
+    name.or_else(|| kind.ends_with(BASE64).then_some(BASE64))
+}
+
 /// What goes into a frame beside the item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame<'a> {
@@ -116,7 +124,8 @@ fn head(name: &str, frame: Frame<'_>, out: &mut Vec<u8>) {
 fn event(entry: &Entry, frame: Frame<'_>, out: &mut Vec<u8>) {
     match core::str::from_utf8(&entry.payload) {
         // A carriage return would end a line, and come back as another character.
-        Ok(text) if !text.contains('\r') => {
+        // Another instance may have let a kind pass that we refuse.
+        Ok(text) if !text.contains('\r') && reserved(&entry.kind).is_none() => {
             head(&entry.kind, frame, out);
             for part in text.split('\n') {
                 line(out, b"data", part.as_bytes());
@@ -166,6 +175,19 @@ mod tests {
             let sent = text(&event(payload), Frame::default());
             assert!(sent.starts_with("event: ;base64\ndata: "), "{sent}");
         }
+    }
+
+    #[test]
+    fn an_event_poses_as_nothing_else() {
+        for kind in [SYNC_REQUIRED, GAP, OPENED, "x;base64"] {
+            let known = entry(1, b"text");
+            let (mark, cursor, at) = (known.mark, known.cursor, known.at);
+            let entry =
+                Entry { mark, cursor, at, kind: kind.into(), payload: b"text"[..].into(), breaks: false };
+            let sent = text(&Item::Event { entry: entry.into(), how: How::Live }, Frame::default());
+            assert_eq!(sent, alloc::format!("event: {kind};base64\ndata: dGV4dA==\n\n"));
+        }
+        assert_eq!((reserved("opened later"), reserved("base64"), reserved("")), (None, None, None));
     }
 
     #[test]

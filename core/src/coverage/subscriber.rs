@@ -15,17 +15,19 @@ pub(super) struct Backlog {
     pub(super) how: How,
     /// It begins where nothing was claimed, so a hole inside is told in its place.
     pub(super) across: bool,
+    /// The last item was an event of this stretch: a break that follows lies inside what is handed out.
+    inside: bool,
 }
 
 impl Backlog {
     /// What lies between a judged cursor, or a gap, and `through`.
     pub(super) const fn vouched(after: Position, through: Position, how: How) -> Self {
-        Self { after, through, how, across: false }
+        Self { after, through, how, across: false, inside: false }
     }
 
     /// What is held after `after`, holes and all.
     pub(super) const fn held(after: Position, through: Position) -> Self {
-        Self { after, through, how: How::Replayed, across: true }
+        Self { after, through, how: How::Replayed, across: true, inside: false }
     }
 }
 
@@ -282,13 +284,14 @@ fn is_notice(queued: &Queued) -> bool {
 /// The next item of a backlog. A hole that it crosses is told before the event behind it.
 fn step(backlog: &mut Backlog, buffer: &Buffer) -> Option<Item> {
     let entry = buffer.next_after(backlog.after).filter(|e| e.mark.position <= backlog.through)?;
-    let before = entry.mark.position.before();
-    if backlog.across && entry.breaks && backlog.after < before {
+    if core::mem::replace(&mut backlog.inside, false) && backlog.across && entry.breaks {
+        // Where only order is promised what is missing may lie behind what was handed out.
+        let before = entry.mark.position.before();
         backlog.after = before;
         let at = Mark { position: before, ..entry.mark };
         return Some(Item::SyncRequired { reason: Reason::Missed, at });
     }
-    backlog.after = entry.mark.position;
+    (backlog.after, backlog.inside) = (entry.mark.position, true);
     Some(Item::Event { entry: entry.clone(), how: backlog.how })
 }
 

@@ -77,6 +77,23 @@ const _: () = assert!(SEGMENT_BYTES_CEILING / batch::ENTRY_PREFIX_BYTES as u64 <
 const _: () = assert!(SEGMENT_BYTES_CEILING / segment::ALIGN <= u32::MAX as u64);
 
 impl JournalLimits {
+    /// The widest there are. What any configuration wrote can be read within them; memory for a batch is
+    /// still taken only for bytes that are there.
+    #[must_use]
+    pub const fn widest() -> Self {
+        Self {
+            segment_bytes: SEGMENT_BYTES_CEILING,
+            batch_bytes_max: BATCH_BYTES_CEILING,
+            entry_bytes_max: BATCH_BYTES_CEILING - batch::ENTRY_PREFIX_BYTES as u32,
+            pending_bytes_max: u32::MAX,
+            pending_entries_max: u32::MAX,
+            read_bytes_max: 1 << 20,
+            journal_bytes_max: u64::MAX,
+            journal_entries_max: u64::MAX / 2,
+            seal_ms: 1000,
+        }
+    }
+
     /// Checks every limit against those it depends on.
     ///
     /// # Errors
@@ -151,6 +168,6 @@ mod tests {
         for (name, limits) in bad {
             assert_eq!(limits.validate().map_err(|e| e.name), Err(name));
         }
-        assert_eq!(ok.validate(), Ok(()));
+        assert_eq!((ok.validate(), JournalLimits::widest().validate()), (Ok(()), Ok(())));
     }
 }

@@ -4,6 +4,7 @@
 use super::api::{CloseReason, PairReason, PeerFaultKind};
 use super::command::{BlobCommand, BlobPiece, Stored};
 use super::fetch::{PieceRefused, PieceUse};
+use super::questions::Question;
 use super::session::Session;
 use super::shared::{LinkPurpose, Shared};
 use super::source::Source;
@@ -66,14 +67,10 @@ impl Session {
     /// The peer asks for a piece.
     pub(super) fn on_piece_get(&mut self, shared: &mut Shared, get: BlobRangeGet) {
         let BlobRangeGet { key, offset, bytes } = get;
-        self.serving += 1;
+        self.renew_pin(shared);
         let most = crate::limits::PIECE_BYTES_MAX;
         let bytes_max = u32::try_from(bytes).unwrap_or(most).min(most);
-        let place = self.pieces.ask();
-        if offset == 0 && self.begun.again(key) {
-            return shared.doubt(key, Some((self.link, place)));
-        }
-        self.read_piece(shared, (key, offset), bytes_max, place);
+        self.ask_piece(shared, Question::Blob { key, offset, bytes_max });
     }
 
     /// A piece was read for the peer.
@@ -114,8 +111,14 @@ impl Session {
     pub(super) fn answer_piece(&mut self, shared: &mut Shared, place: u64, message: OwnMessage) {
         self.serving -= 1;
         self.pieces.answer(place, message);
+        self.send_answers(shared);
+        self.pump_questions(shared);
+    }
+
+    /// Queues the answers whose turn it is.
+    pub(super) fn send_answers(&mut self, shared: &mut Shared) {
         while let Some(message) = self.pieces.next() {
-            self.send_own(shared, message);
+            self.send_data(shared, &Message::Own(message));
         }
     }
 
@@ -324,7 +327,7 @@ impl Session {
             {
                 if request.is_none_or(|request| self.may_answer(request, piece.total)) {
                     let data = piece.bytes;
-                    self.send(shared, &Message::Blob(BlobMessage::Put { key: key.into(), data }));
+                    self.send_data(shared, &Message::Blob(BlobMessage::Put { key: key.into(), data }));
                 }
             }
             Ok(Some(_)) if needed => self.push_failed(shared, key, PairReason::BlobTooLarge),
@@ -334,6 +337,7 @@ impl Session {
             Err(fault) => return self.read_failed(shared, fault),
         }
         self.pump_serve(shared);
+        self.pump_questions(shared);
     }
 
     /// Whether a request for whole blobs may get so many bytes more. What it does not get the peer asks

@@ -65,9 +65,10 @@ impl Shared {
         if self.collection.is_some() {
             return busy("a collection of blobs");
         }
-        if self.install.is_some() {
+        if self.installing() {
             return busy("the installation of a snapshot");
         }
+        self.abandon_idle_install();
         self.collection = Some(Collection {
             request,
             collect,

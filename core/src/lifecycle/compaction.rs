@@ -61,13 +61,14 @@ impl Shared {
         if self.compaction.is_some() {
             return Err(RequestError::Busy { what: "a compaction" });
         }
-        if self.install.is_some() {
+        if self.installing() {
             return Err(RequestError::Busy { what: "the installation of a snapshot" });
         }
         if self.fencing.is_some() {
             return Err(RequestError::Busy { what: "a move of the authority" });
         }
         let (target, through) = target(self, upto)?;
+        self.abandon_idle_install();
         let before = Compacted {
             floor: self.history.floor(),
             records: 0,

@@ -151,6 +151,14 @@ pub enum ConfigError {
         /// What fits the header of a checkpoint.
         bytes_max: u32,
     },
+    /// A batch from a peer might have more records than may ever wait in the journal.
+    #[error("a repair batch takes {records_max} records, but pending_entries_max is {pending_entries_max}")]
+    RepairExceedsPending {
+        /// The bound of repair batches.
+        records_max: u32,
+        /// The journal's bound of what waits.
+        pending_entries_max: u32,
+    },
     /// A link would be given up before its next sign of life.
     #[error("idle_ms is {idle_ms}, expected more than keepalive_ms, which is {keepalive_ms}")]
     IdleBelowKeepalive {
@@ -209,6 +217,11 @@ impl ReplicaConfig {
                 batch_bytes_max,
                 pending_bytes_max,
             });
+        }
+        let (records_max, pending_entries_max) =
+            (self.wire.repair.records_max, self.journal.pending_entries_max);
+        if records_max > pending_entries_max {
+            return Err(ConfigError::RepairExceedsPending { records_max, pending_entries_max });
         }
         if self.idle_ms <= self.keepalive_ms {
             return Err(ConfigError::IdleBelowKeepalive {
@@ -271,6 +284,16 @@ mod tests {
         config.journal.batch_bytes_max = 4096;
         config.journal.entry_bytes_max = 2048;
         assert!(matches!(config.validate(), Err(ConfigError::RepairExceedsJournal { .. })));
+    }
+
+    #[test]
+    fn repair_exceeds_pending() {
+        let mut config = ReplicaConfig::default();
+        config.journal.pending_entries_max = config.wire.repair.records_max;
+        assert_eq!(config.validate(), Ok(()));
+        config.journal.pending_entries_max = 64;
+        let expected = ConfigError::RepairExceedsPending { records_max: 128, pending_entries_max: 64 };
+        assert_eq!(config.validate(), Err(expected));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Digests of our history that a session needs and that are not at hand: computed one after the
 //! other, each from the anchor before it.
 
+use super::api::PeerFaultKind;
 use super::entry::is_record;
 use super::history::extend_digest;
 use super::judge::Standing;
 use super::session::Session;
 use super::shared::{ReadFor, Shared};
+use super::vouching::SENT_MAX;
 use crate::error::StorageFault;
 use crate::journal::read::{EntryReader, ReadRequest};
 use crate::record::Version;
@@ -53,8 +55,11 @@ struct Running {
     job: Job,
 }
 
-/// The digests that one session waits for. The bound is what may ask: one standing, one comparison,
-/// one acknowledgement, one step of a search, and [`super::vouching::QUESTIONS_MAX`] questions.
+/// Most digests that a session may wait for: what a peer may owe an answer for, each way.
+const WAITING_MAX: usize = 2 * SENT_MAX;
+
+/// The digests that one session waits for, at most [`WAITING_MAX`]: a peer that makes us compute more,
+/// by telling digests or offering what we have, breaks a limit.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
     waiting: VecDeque<Job>,
@@ -88,6 +93,10 @@ impl Digests {
 impl Session {
     /// Computes our digest at `version`, and goes on with `purpose` when it is known.
     pub(super) fn want_digest(&mut self, shared: &mut Shared, version: Version, purpose: DigestFor) {
+        if self.digests.waiting.len() >= WAITING_MAX {
+            let expected = alloc::format!("at most {WAITING_MAX} digests to be computed");
+            return self.fault(shared, PeerFaultKind::Limit, expected, "more");
+        }
         self.digests.waiting.push_back(Job { version, purpose });
         self.next_digest(shared);
     }

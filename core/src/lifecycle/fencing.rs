@@ -105,7 +105,7 @@ impl Shared {
         let busy = [
             (self.fencing.is_some() || self.beginning.is_some(), "a move of the authority"),
             (self.compaction.is_some(), "a compaction"),
-            (self.install.is_some(), "the installation of a snapshot"),
+            (self.installing(), "the installation of a snapshot"),
             (self.committing.is_some(), "a scrub that begins"),
         ];
         if let Some((_, what)) = busy.into_iter().find(|(busy, _)| *busy) {
@@ -119,6 +119,7 @@ impl Shared {
             })?,
         };
         let authority = Authority::fence(id, epoch, self.known_epoch())?;
+        self.abandon_idle_install();
         self.fencing = Some(Fencing { request, authority, stage: Stage::Draining });
         Ok(())
     }
@@ -296,8 +297,10 @@ impl Shared {
     pub(super) fn adopt_epoch(&mut self, mark: &EpochMark, at: Version) {
         let ours = self.latest_epoch_number().max(1);
         let at_the_end = at == self.submitted && at == self.history.tail();
-        let free = self.fencing.is_none() && self.beginning.is_none() && self.install.is_none();
+        let free = self.fencing.is_none() && self.beginning.is_none() && !self.installing();
         if mark.start.sequence == 0 && mark.epoch > ours && at_the_end && free && self.authority.is_none() {
+            // It was judged by the epochs from before.
+            self.abandon_idle_install();
             // Without room for it the next sign of life brings it again.
             let _ = self.append_epoch_start(mark.epoch, &mark.authority);
         }

@@ -118,6 +118,11 @@ impl Install {
         }
     }
 
+    /// How many pieces were asked for that did not come.
+    fn open_questions(&self) -> u64 {
+        self.asked.saturating_sub(self.received).div_ceil(u64::from(PIECE_BYTES_MAX))
+    }
+
     /// Whether nobody brings it at present.
     pub(super) fn is_idle(&self) -> bool {
         self.link.is_none() && self.stage == Stage::Reading
@@ -231,8 +236,14 @@ impl Session {
                     let expected = "no snapshot while the last one is being installed";
                     return self.fault(shared, PeerFaultKind::Sequence, expected, offered.cut().to_string());
                 }
-                // The peer gave up the offer we were reading and makes a new one.
-                (Offered::Pieces(_), Stage::Reading) => install.link_down(self.link),
+                // The peer gave up the offer we were reading and makes a new one. Of the same snapshot it may
+                // have got what we asked for behind that offer: then it answers twice.
+                (Offered::Pieces(offer), Stage::Reading) => {
+                    if install.offer == *offer {
+                        self.crossed += install.open_questions();
+                    }
+                    install.link_down(self.link);
+                }
                 // It let go of what we have read whole, as it may: it is answered when that is done.
                 (Offered::Pieces(_), Stage::Syncing | Stage::Entering | Stage::Committing) => {}
             }
@@ -339,6 +350,12 @@ impl Session {
             return;
         }
         let ours = |install: &mut Install| install.link == Some(self.link) && install.stage == Stage::Reading;
+        let awaited = shared.install.as_mut().is_some_and(|found| ours(found) && offset >= found.received);
+        if !awaited && self.crossed > 0 {
+            // It came before, in answer to the question that was asked twice.
+            self.crossed -= 1;
+            return;
+        }
         let Some(mut install) = shared.install.take_if(ours) else {
             let found = alloc::format!("a piece at {offset}");
             return self.fault(

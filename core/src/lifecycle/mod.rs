@@ -42,6 +42,7 @@ mod outbox;
 mod partials;
 mod parting;
 mod pushing;
+mod questions;
 mod receive;
 pub mod recovery;
 pub mod replica;

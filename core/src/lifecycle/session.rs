@@ -12,7 +12,8 @@ use super::doubt::Begun;
 use super::fetch::Fetch;
 use super::install::Offered;
 use super::judge::Standing;
-use super::outbox::{Outbox, Pieces};
+use super::outbox::{Carries, Outbox, Pieces};
+use super::questions::Questions;
 use super::receive::{Arrivals, Receive};
 use super::shared::Shared;
 use super::source::Source;
@@ -116,6 +117,8 @@ pub(super) struct Session {
     pub(super) serving: u32,
     /// Pieces the peer asked for, in the order it asked; reads may end in any order.
     pub(super) pieces: Pieces,
+    /// Those that were not read for yet.
+    pub(super) questions: Questions,
     /// Large blobs whose beginning the peer got.
     pub(super) begun: Begun,
     /// Whole blobs the peer asked for, not read yet, with the request they are of.
@@ -136,6 +139,8 @@ pub(super) struct Session {
     pub(super) synced: Option<Version>,
     /// A snapshot of the peer's that was not answered yet.
     pub(super) offered: Option<Offered>,
+    /// Pieces of a snapshot that were asked for and may come twice, since an offer crossed the questions.
+    pub(super) crossed: u64,
     /// One side told the other why repair stopped; what comes after that is not told again.
     stop_said: bool,
 }
@@ -165,6 +170,7 @@ impl Session {
             fetch: Fetch::default(),
             serving: 0,
             pieces: Pieces::default(),
+            questions: Questions::default(),
             begun: Begun::default(),
             serve_queue: VecDeque::new(),
             requests: 0,
@@ -177,6 +183,7 @@ impl Session {
             heard: shared.now.mono,
             synced: None,
             offered: None,
+            crossed: 0,
             stop_said: false,
         }
     }
@@ -269,10 +276,12 @@ impl Session {
     fn must_pause(&self, shared: &mut Shared) -> bool {
         // Whatever the peer asks of the disk is bounded: more is not read before some is done.
         let requests_max = shared.config.blob_requests_max;
-        if self.unasked >= requests_max || self.serving >= requests_max {
+        let busy = self.unasked >= requests_max || self.serving >= requests_max;
+        if busy || self.questions.are_many(requests_max) {
             return true;
         }
-        let full = self.outbox.bytes() >= shared.config.link_queue_bytes_max.saturating_mul(2);
+        // Not for data that the peer asked for: while both wait to be read from, neither would read.
+        let full = self.outbox.words_bytes() >= shared.config.link_queue_bytes_max.saturating_mul(2);
         if full {
             shared.blocked.insert(self.link);
         }
@@ -324,16 +333,25 @@ impl Session {
 
     /// Queues a message for the peer.
     pub(super) fn send(&mut self, shared: &mut Shared, message: &Message) {
+        self.send_as(shared, Carries::Words, message);
+    }
+
+    /// Queues a message that carries what was read for the peer while there was room.
+    pub(super) fn send_data(&mut self, shared: &mut Shared, message: &Message) {
+        self.send_as(shared, Carries::Data, message);
+    }
+
+    fn send_as(&mut self, shared: &mut Shared, carries: Carries, message: &Message) {
         let mut payload = Vec::new();
         if let Err(error) = encode(message, &shared.config.wire, &mut payload) {
             // What we send was read from our own log under the same limits.
             unreachable!("a message of our own exceeds our own limits: {error}");
         }
-        self.send_payload(shared, &payload);
+        self.send_payload(shared, carries, &payload);
     }
 
     /// Queues an encoded message for the peer.
-    pub(super) fn send_payload(&mut self, shared: &mut Shared, payload: &[u8]) {
+    pub(super) fn send_payload(&mut self, shared: &mut Shared, carries: Carries, payload: &[u8]) {
         if self.down {
             return;
         }
@@ -342,7 +360,7 @@ impl Session {
         if self.outbox.is_empty() {
             shared.out.event(Event::Frames { link: self.link });
         }
-        self.outbox.push(frame);
+        self.outbox.push(carries, frame);
     }
 
     /// The peer broke a rule: the link goes down, nothing of ours changed.
@@ -522,6 +540,7 @@ impl Session {
         }
         self.pump_source(shared);
         self.pump_push(shared);
+        self.pump_questions(shared);
         self.pump_serve(shared);
         self.resume(shared);
     }

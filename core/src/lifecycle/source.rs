@@ -5,7 +5,9 @@ use super::api::{CloseReason, Event, PairReason, PeerFaultKind};
 use super::checkpoint_read::{CheckpointItem, CheckpointLimits, CheckpointReader};
 use super::entry::is_record;
 use super::membership::MemberInput;
+use super::outbox::Carries;
 use super::pushing::{Push, Pushed};
+use super::questions::Question;
 use super::session::Session;
 use super::shared::{ReadFor, Shared};
 use super::sharing::{Ask, Block};
@@ -14,7 +16,6 @@ use crate::id::Lsn;
 use crate::journal::command::FileName;
 use crate::journal::current::CheckpointRef;
 use crate::journal::read::{EntryReader, ReadRequest};
-use crate::limits::PIECE_BYTES_MAX;
 use crate::record::{Record, RecordView, Version};
 use crate::time::Instant;
 use crate::verdict::Verdict;
@@ -66,6 +67,13 @@ pub(super) struct Serving {
     checkpoint: CheckpointRef,
     cut: Version,
     pub(super) until: Instant,
+}
+
+impl Serving {
+    /// Whether the checkpoint of this number is what the peer reads.
+    pub(super) const fn is_of(&self, number: u64) -> bool {
+        self.checkpoint.number == number
+    }
 }
 
 impl Session {
@@ -234,7 +242,7 @@ impl Session {
 
     /// Sends a batch that ends at `to`, or a snapshot, and goes on if more may be out.
     pub(super) fn send_frame(&mut self, shared: &mut Shared, payload: &[u8], to: Option<Version>) {
-        self.send_payload(shared, payload);
+        self.send_payload(shared, Carries::Data, payload);
         if let Some(to) = to {
             self.evidence.sends(to);
             self.flight.push_back(to);
@@ -254,9 +262,7 @@ impl Session {
         if !self.peer.chunks {
             return self.begin_snapshot_frame(shared, checkpoint);
         }
-        shared.pin(checkpoint.number);
-        let until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
-        self.source = Source::Snapshot(Serving { checkpoint, cut, until });
+        self.pin_snapshot(shared, checkpoint, cut);
         let offer = SnapshotOffer {
             cut,
             cut_digest: shared.opaque.chained.then(|| shared.history.floor_digest()),
@@ -267,35 +273,54 @@ impl Session {
         self.send_own(shared, OwnMessage::SnapshotOffer(offer));
     }
 
+    fn pin_snapshot(&mut self, shared: &mut Shared, checkpoint: CheckpointRef, cut: Version) {
+        shared.pin(checkpoint.number);
+        let until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
+        self.source = Source::Snapshot(Serving { checkpoint, cut, until });
+    }
+
+    /// Pins a snapshot anew whose pin ran out, if it is still the one to offer: the peer goes on where it
+    /// stands, and needs no new offer, which its questions would cross.
+    fn pin_again(&mut self, shared: &mut Shared, sha256: [u8; 32]) {
+        let cut = shared.history.floor();
+        let Some(checkpoint) = shared.current.checkpoint.filter(|found| found.sha256 == sha256) else {
+            return;
+        };
+        if matches!(self.source, Source::Idle) && self.acked < cut && self.flight.is_empty() {
+            shared.member_input(&self.peer.identity, MemberInput::Reads { cut });
+            self.pin_snapshot(shared, checkpoint, cut);
+        }
+    }
+
     /// The peer asks for a piece of the snapshot.
     pub(super) fn on_snapshot_get(&mut self, shared: &mut Shared, get: SnapshotGet) {
         let SnapshotGet { sha256, offset } = get;
-        let Source::Snapshot(serving) = &mut self.source else {
-            if matches!(self.source, Source::Idle | Source::Planning(_) | Source::Framing | Source::Sent) {
-                // Its pin ran out, or the peer asked again after it had all: offer anew if needed.
+        self.pin_again(shared, sha256);
+        let serving = match &mut self.source {
+            Source::Snapshot(serving) => serving,
+            // Its pin ran out, or the peer asked again after it had all: offer anew if needed.
+            Source::Idle | Source::Planning(_) | Source::Framing | Source::Sent => {
                 return self.pump_source(shared);
             }
-            let found = alloc::format!("a request at {offset}");
-            return self.fault(
-                shared,
-                PeerFaultKind::Sequence,
-                "requests for a snapshot that was offered",
-                found,
-            );
+            // On its way when this side stopped.
+            Source::Stopped => return,
+            Source::Off | Source::Waiting | Source::Pushing(_) => {
+                let (expected, found) =
+                    ("requests for a snapshot that was offered", alloc::format!("a request at {offset}"));
+                return self.fault(shared, PeerFaultKind::Sequence, expected, found);
+            }
         };
-        if serving.checkpoint.sha256 != sha256 || offset >= serving.checkpoint.bytes {
+        if serving.checkpoint.sha256 != sha256 {
+            // Of the one before: the offer of this one is on its way to the peer.
+            return;
+        }
+        if offset >= serving.checkpoint.bytes {
             let expected = alloc::format!("an offset below {} of the offer", serving.checkpoint.bytes);
             return self.fault(shared, PeerFaultKind::Snapshot, expected, alloc::format!("{offset}"));
         }
-        self.serving += 1;
         serving.until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
-        let file = FileName::Checkpoint(serving.checkpoint.number);
-        shared.read(
-            file,
-            offset,
-            PIECE_BYTES_MAX,
-            ReadFor::SnapshotPiece(self.link, offset, self.pieces.ask()),
-        );
+        let number = serving.checkpoint.number;
+        self.ask_piece(shared, Question::Snapshot { number, offset });
     }
 
     /// A piece of the snapshot was read.
@@ -381,10 +406,18 @@ impl Session {
         self.flight.clear();
     }
 
-    /// The pin of a snapshot whose peer asked for nothing runs out.
+    /// The peer fetches blobs, those of the snapshot first: it did not forget the rest of that.
+    pub(super) fn renew_pin(&mut self, shared: &Shared) {
+        if let Source::Snapshot(serving) = &mut self.source {
+            serving.until = shared.now.mono.after_ms(shared.config.snapshot_pin_ms);
+        }
+    }
+
+    /// The pin of a snapshot whose peer asked for nothing runs out. What it asked for is answered first,
+    /// so that no piece comes behind the offer of another snapshot.
     pub(super) fn expire_snapshot(&mut self, shared: &mut Shared) {
         let expired = matches!(&self.source, Source::Snapshot(s) if s.until <= shared.now.mono);
-        if expired {
+        if expired && self.pieces.is_empty() {
             self.drop_source(shared);
             self.source = Source::Idle;
         }

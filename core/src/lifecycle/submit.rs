@@ -195,6 +195,9 @@ fn refused(shared: &Shared, error: AppendError) -> MutationError {
         AppendError::EntryTooLarge { bytes, bytes_max } | AppendError::GroupTooLarge { bytes, bytes_max } => {
             MutationError::BatchTooLarge { found: bytes, max: u64::from(bytes_max), unit: "bytes" }
         }
+        AppendError::GroupTooLong { entries, entries_max } => {
+            MutationError::BatchTooLarge { found: entries, max: u64::from(entries_max), unit: "records" }
+        }
         AppendError::GroupEmpty => MutationError::BatchTooLarge { found: 0, max: 1, unit: "records" },
         AppendError::Halted => match shared.journal.health() {
             Health::Halted(fault) => MutationError::Halted(fault.clone()),

@@ -24,7 +24,7 @@ const STALLED_MAX: u32 = 8;
 const REST_MS: u64 = 20;
 
 /// How many batches a peer may owe an answer for; those sent before are forgotten.
-const SENT_MAX: usize = 64;
+pub(super) const SENT_MAX: usize = 64;
 
 /// What a session knows of the peer's word beside its acknowledgements.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use super::error::{CallerError, ServerFault, StreamError};
 use super::event::{Entry, EventId, Ids};
 use super::failover::{Standing, Vouched};
 use super::handle::Handle;
+use super::limits::READ_EVENTS_MAX;
 use super::name::{ConsumerName, GroupName, StreamName};
 use super::op::{Nonce, StreamOp, Verb};
 use super::reader::LogPosition;
@@ -175,6 +176,17 @@ impl Consumer {
         }
         self.phase = Phase::Leaving { at, only: true, release: false };
         Ok(())
+    }
+
+    /// Lets each read from now on take at most so many events, of at least one and at most
+    /// [`READ_EVENTS_MAX`]: what is taken and not wanted would stay pending. To be called between passes; an
+    /// answer to a read that asked for another number brings nothing.
+    pub const fn read_at_most(&mut self, events: u32) {
+        self.taking.events_max = match events {
+            0 => 1,
+            READ_EVENTS_MAX.. => READ_EVENTS_MAX,
+            events => events,
+        };
     }
 
     /// Begins a pass over all streams.

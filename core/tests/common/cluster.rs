@@ -49,6 +49,8 @@ pub(crate) struct Wires {
     closing: BTreeSet<LinkId>,
     /// Links that take no bytes before they are resumed.
     paused: BTreeSet<LinkId>,
+    /// Most bytes on their way over one link, after which no further frame is taken; no bound if none.
+    pub(crate) bytes_max: Option<usize>,
 }
 
 /// The host of one replica.
@@ -82,7 +84,9 @@ impl<M: Machine<Command = Command, Event = Event, Channel = LinkId>> Host<M> for
     }
 
     fn ready(&mut self) -> Option<LinkId> {
-        self.wires.ready.first().copied()
+        let Wires { out, ready, bytes_max, .. } = &self.wires;
+        let sent = |link: &LinkId| out.get(link).map_or(0, VecDeque::len);
+        ready.iter().copied().find(|link| bytes_max.is_none_or(|most| sent(link) < most))
     }
 
     fn send(&mut self, link: LinkId, bytes: &[u8]) -> Sent {

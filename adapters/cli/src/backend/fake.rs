@@ -16,7 +16,7 @@ use strandline_core::lifecycle::api::{
     BadBlob, Change, Collect, Collected, Compacted, Entry, MembersChange, Mutation, MutationError,
     RequestError, Scan, ScanPage, Scrub, Scrubbed,
 };
-use strandline_core::lifecycle::api::{Cursor, Verified};
+use strandline_core::lifecycle::api::{Cursor, CursorReason, Verified};
 use strandline_core::lifecycle::authority::FenceRefusal;
 use strandline_core::record::{AuthorityId, BlobKey, Key, State, Version};
 use strandline_core::verdict::Verdict;
@@ -29,6 +29,8 @@ struct Inside {
     members: Option<Vec<String>>,
     tail: u64,
     floor: u64,
+    /// The floor rises to the tail before anybody can watch.
+    compacts_before_watch: bool,
 }
 
 /// Clones share one state.
@@ -205,12 +207,23 @@ impl Backend for Fake {
         let inside = self.0.lock().expect("no test thread panicked");
         let (floor, tail) = (Version::new(1, inside.floor), Version::new(1, inside.tail));
         let ours = Cursor::new(LogId([0; 16]), tail);
-        let verdict = Verdict::Complete { through: tail, verified: Verified::VersionOnly };
-        Ok(CursorReport::new(cursor.of(ours), &verdict, &Stands { floor, tail, incarnation: "00".into() }))
+        let cursor = cursor.of(ours);
+        let verdict = if cursor.at.sequence < floor.sequence {
+            Verdict::Gap { from: cursor.at, to: floor, reason: CursorReason::BelowFloor }
+        } else {
+            Verdict::Complete { through: tail, verified: Verified::VersionOnly }
+        };
+        Ok(CursorReport::new(cursor, &verdict, &Stands { floor, tail, incarnation: "00".into() }))
     }
 
     fn watch(&mut self, cursor: Option<CursorText>) -> Result<Box<dyn Watch + '_>, Failure> {
         let cursor = cursor.unwrap_or_else(|| "0.0".parse().expect("a cursor"));
+        {
+            let mut inside = self.0.lock().expect("no test thread panicked");
+            if inside.compacts_before_watch {
+                inside.floor = inside.tail;
+            }
+        }
         Ok(Box::new(FakeWatch { verdict: self.judge(cursor)?, of: self.clone(), given: false }))
     }
 
@@ -249,6 +262,11 @@ impl Backend for Fake {
 }
 
 impl Fake {
+    /// Lets the next watch find that everything was compacted.
+    pub(crate) fn compact_before_watch(&self) {
+        self.0.lock().expect("no test thread panicked").compacts_before_watch = true;
+    }
+
     /// Puts other bytes in a blob's place.
     pub(crate) fn damage(&self, key: BlobKey) {
         self.0.lock().expect("no test thread panicked").blobs.insert(key, b"damaged".to_vec());
@@ -277,7 +295,7 @@ impl Watch for FakeWatch {
     }
 
     fn next(&mut self) -> Result<Option<PageReport>, Failure> {
-        if std::mem::replace(&mut self.given, true) {
+        if !self.verdict.is_complete() || std::mem::replace(&mut self.given, true) {
             return Ok(None);
         }
         let inside = self.of.0.lock().expect("no test thread panicked");

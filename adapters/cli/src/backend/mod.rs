@@ -9,7 +9,7 @@ mod remote_watch;
 mod watching;
 
 pub(crate) use node::{NodeBackend, create as create_node};
-pub(crate) use opened::{create, open};
+pub(crate) use opened::{create, once_free, open, open_here};
 
 use crate::access::ReloadReport;
 use crate::exit::Failure;

@@ -9,6 +9,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use strandline_core::error::{StorageCause, StorageFault};
 use strandline_core::lifecycle::api::{
     Collect, Collected, Compacted, Entry, MembersChange, Mutation, Scan, ScanPage, Scrub, Scrubbed,
 };
@@ -43,10 +44,19 @@ pub(crate) fn start_failure(dir: &Path, error: StartError) -> Failure {
     at(match error {
         StartError::Open(OpenError::InUse(in_use)) => Failure::refused(in_use.to_string())
             .advise("wait for the other command; a node that serves it takes commands once it is ready"),
-        StartError::Open(OpenError::Storage(fault)) => fault.into(),
+        StartError::Open(OpenError::Storage(fault)) => opening_failure(dir, fault),
         StartError::Recovery(error) => recovery_failure(error),
         StartError::Entropy(error) => Failure::storage(format!("the system gave no random bytes: {error}")),
     })
+}
+
+/// What a person is told when the files of a directory cannot be opened.
+pub(crate) fn opening_failure(dir: &Path, fault: StorageFault) -> Failure {
+    if fault.cause == StorageCause::Missing && !dir.exists() {
+        return Failure::refused("expected a directory, found none of this name")
+            .advise("look at what --dir or STRANDLINE_DIR says; a new log is made with `strandline init`");
+    }
+    fault.into()
 }
 
 fn recovery_failure(error: RecoveryError) -> Failure {
@@ -166,7 +176,11 @@ impl Backend for NodeBackend {
     fn scrub(&mut self, scrub: Scrub) -> Result<Scrubbed, Failure> {
         let (answer, answered) = channel();
         self.node.scrub(scrub, move |done| drop(answer.send(done)));
-        answered.recv().expect("the node answers every call").map_err(request_failure)
+        answered.recv().expect("the node answers every call").map_err(|error| match error {
+            // It can be asked again: nothing about it is uncertain.
+            RequestFailed::Unavailable(error) => unavailable(&error),
+            error @ (RequestFailed::Refused(_) | RequestFailed::BlobsKept(_)) => request_failure(error),
+        })
     }
 
     fn reload(&mut self) -> Result<ReloadReport, Failure> {

@@ -50,8 +50,11 @@ struct Counts {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let counts = context.with_replica(|replica| {
         let items = items(replica, args.namespace.bytes())?;
+        let own = context.dir()?;
+        // Before anything is made there; and again, since a name behind a missing one is not known yet.
+        keep_out(&items, &args.target, own)?;
         prepare(&args.target, args.force)?;
-        keep_out(&items, &args.target, context.dir()?)?;
+        keep_out(&items, &args.target, own)?;
         export(replica, &items, &args.target, context.output)
     })?;
     let text = format!(
@@ -111,7 +114,10 @@ fn prepare(target: &Path, force: bool) -> Result<(), Failure> {
 /// one of its files. Links below the target are never followed, so that only the way to it counts.
 fn keep_out(items: &[Item], target: &Path, own: &Path) -> Result<(), Failure> {
     let real = |path: &Path| fs::canonicalize(path).map_err(|e| Failure::io("find", path, &e));
-    let (real_target, real_own) = (real(target)?, real(own)?);
+    let absolute = std::path::absolute(target).map_err(|e| Failure::io("find", target, &e))?;
+    let there = absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let missing = absolute.strip_prefix(there).unwrap_or(Path::new(""));
+    let (real_target, real_own) = (real(there)?.join(missing), real(own)?);
     let place = |item: &Item| real_target.join(OsStr::from_bytes(item.key.logical_key()));
     if real_target.starts_with(&real_own) || items.iter().any(|i| place(i).starts_with(&real_own)) {
         let message = format!("{} leads into the replica's own directory", target.display());

@@ -10,7 +10,7 @@ use strandline_core::lifecycle::api::Collect;
 /// that lacks a blob.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Say what would be removed, and remove nothing.
+    /// Say what would be removed, and remove nothing. Names the first 1,024 blobs and counts all.
     #[arg(long)]
     dry_run: bool,
     /// Leave alone what was stored, or stored again, less than this long ago. Writers store a blob
@@ -26,6 +26,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     if args.dry_run && !context.output.is_json() {
         for blob in &report.keys {
             context.output.text(format!("{}", blob.0))?;
+        }
+        let unnamed = report.blobs.saturating_sub(report.keys.len() as u64);
+        if unnamed > 0 {
+            context.output.text(format!("and {unnamed} more that are not named here"))?;
         }
     }
     let done = if args.dry_run { "would be removed" } else { "removed" };

@@ -3,7 +3,7 @@
 use super::key::NamespaceArg;
 use crate::backend::{Backend, scan_all, whole};
 use crate::context::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::mirror::apply::{Counts, Progress, apply};
 use crate::mirror::plan::plan;
 use crate::output::Output;
@@ -76,23 +76,9 @@ fn import(replica: &mut dyn Backend, args: &Args, context: &Context) -> Result<C
     Ok(counts)
 }
 
-/// A failure once something is durable: the codes that promise that nothing changed would lie.
+/// A failure once something is durable.
 fn after(durable: u64, failure: Failure) -> Failure {
-    match failure.exit {
-        Exit::Refused | Exit::Usage if durable > 0 => Failure {
-            exit: Exit::Incomplete,
-            message: format!("stopped after {durable} durable changes: {}", failure.message),
-            ..failure
-        },
-        Exit::Done
-        | Exit::Refused
-        | Exit::Usage
-        | Exit::Storage
-        | Exit::Peer
-        | Exit::Uncertain
-        | Exit::Incomplete
-        | Exit::OutputGone => failure,
-    }
+    if durable > 0 { failure.partly(format!("stopped after {durable} durable changes")) } else { failure }
 }
 
 /// Refuses before anything is read where nothing could be written.
@@ -182,6 +168,7 @@ impl Progress for Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
 
     #[test]
     fn a_refusal_after_durable_changes_does_not_say_that_nothing_changed() {

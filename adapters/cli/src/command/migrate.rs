@@ -6,7 +6,7 @@ use crate::entropy::random;
 use crate::exit::Failure;
 use crate::migrate::{Folder, bring};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +18,7 @@ use strandline_core::id::{LogId, hex};
 use strandline_core::lifecycle::api::{Entry, MembersChange, Scan};
 use strandline_core::lifecycle::recovery::Init;
 use strandline_core::record::{BlobKey, Key, Record, State};
+use strandline_file::node::Node;
 
 /// Take over a directory of StreamHive v1 into a new replica, or write this replica's state as one. The
 /// directory that is read stays as it is; the state is compared by its digest at the end.
@@ -92,14 +93,32 @@ fn from_v1(args: &Args, from: &Path, identity: &str, context: &Context) -> Resul
         None => LogId(random()?),
     };
     let namespaces = namespaces.into_iter().collect();
-    let node = create_node(
-        context.dir()?,
-        Init { log, identity: identity.to_owned(), namespaces, authority: None },
-    )?;
+    let dir = context.dir()?;
+    let init = Init { log, identity: identity.to_owned(), namespaces, authority: None };
+    let node = create_node(dir, init)?;
+    let report = fill(node, identity, log, &history, &blobs).map_err(|failure| {
+        let begun = format!("before another try remove {}, which holds a part only", dir.display());
+        failure.partly("the new replica is not whole").advise_also(begun)
+    })?;
+    let text = format!(
+        "log {} as {}: {} keys and {} blobs up to {}, verified ({}); it follows until an authority is given to it",
+        report.log, report.identity, report.keys, report.blobs, report.tail, report.state_digest
+    );
+    context.output.result(text, &report)
+}
+
+/// Brings the history and its blobs into the new replica, and compares.
+fn fill(
+    node: Node,
+    identity: &str,
+    log: LogId,
+    history: &History,
+    blobs: &BTreeMap<BlobKey, PathBuf>,
+) -> Result<Report, Failure> {
     let mut replica = NodeBackend::new(node.handle().clone());
-    store(&mut replica, &blobs)?;
-    bring(node.handle(), identity, log, &history)?;
-    carry_members(&mut replica, &history)?;
+    store(&mut replica, blobs)?;
+    bring(node.handle(), identity, log, history)?;
+    carry_members(&mut replica, history)?;
     let records = records(&mut replica)?;
     let found = state_digest(&records);
     let status = replica.status()?;
@@ -115,7 +134,7 @@ fn from_v1(args: &Args, from: &Path, identity: &str, context: &Context) -> Resul
     }
     drop(replica);
     node.close()?;
-    let report = Report {
+    Ok(Report {
         log: log.to_string(),
         identity: identity.to_owned(),
         tail: history.tail().to_string(),
@@ -128,18 +147,10 @@ fn from_v1(args: &Args, from: &Path, identity: &str, context: &Context) -> Resul
             End::Clean => 0,
             End::Torn { bytes, .. } | End::Zeros { bytes, .. } => bytes,
         },
-    };
-    let text = format!(
-        "log {} as {}: {} keys and {} blobs up to {}, verified ({}); it follows until an authority is given to it",
-        report.log, report.identity, report.keys, report.blobs, report.tail, report.state_digest
-    );
-    context.output.result(text, &report)
+    })
 }
 
-fn store(
-    replica: &mut dyn Backend,
-    blobs: &std::collections::BTreeMap<BlobKey, PathBuf>,
-) -> Result<(), Failure> {
+fn store(replica: &mut dyn Backend, blobs: &BTreeMap<BlobKey, PathBuf>) -> Result<(), Failure> {
     /// How many are made durable together.
     const GROUP: usize = 1024;
     let all: Vec<_> = blobs.iter().collect();

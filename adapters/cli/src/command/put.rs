@@ -1,12 +1,12 @@
 //! `strandline put`: one key from a file or standard input.
 
 use super::key::KeyArg;
+use crate::content;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::report::BlobText;
 use crate::text::{KeyText, VersionText, shown, size};
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use strandline_core::lifecycle::api::{Change, Mutation};
@@ -53,8 +53,5 @@ fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));
     }
-    match File::open(path) {
-        Ok(file) => Ok(Box::new(file)),
-        Err(error) => Err(Failure::usage(format!("cannot open {}: {error}", path.display()))),
-    }
+    Ok(Box::new(content::open(path)?))
 }

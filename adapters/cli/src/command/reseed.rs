@@ -1,15 +1,17 @@
 //! `strandline reseed`: throw local history away and take a peer's.
 
 use crate::access::Source;
-use crate::backend::node::{self, NodeBackend};
-use crate::backend::{Backend, remote::Remote};
+use crate::backend::node::opening_failure;
+use crate::backend::{Backend, NodeBackend, once_free, open_here, remote::Remote};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::Output;
 use crate::report::{LinkReport, StatusReport};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use strandline_file::node::NodeConfig;
 use strandline_file::{OpenError, Reseed, ReseedError};
 use strandline_net::{Access, NetConfig};
 use strandline_tokio::ServeConfig;
@@ -30,7 +32,7 @@ pub(crate) struct Args {
     /// Call other machines without TLS, as for `serve`.
     #[arg(long)]
     plaintext: bool,
-    /// How long the peer may take, in seconds.
+    /// How long the peer may take, with its blobs, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     wait_s: u64,
 }
@@ -44,6 +46,8 @@ struct Report {
     tail: crate::text::VersionText,
     floor: crate::text::VersionText,
     tail_digest: String,
+    /// Blobs that are not here yet.
+    blobs_wanted: u64,
 }
 
 /// Time between two looks at how far it is.
@@ -59,11 +63,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     if !args.yes {
         confirm(dir)?;
     }
-    let reseeded = strandline_file::reseed(dir).map_err(|error| failed(dir, error))?;
-    let done = take(args, dir, access).map_err(|failure| {
-        let kept = format!("nothing is lost: the history thrown away lies in {}", reseeded.kept.display());
-        let advice = failure.advice.clone().map_or(kept.clone(), |advice| format!("{advice}; {kept}"));
-        failure.advise(advice)
+    let in_use = |error: &ReseedError| matches!(error, ReseedError::Open(OpenError::InUse(_)));
+    let reseeded = once_free(|| strandline_file::reseed(dir), in_use).map_err(|error| failed(dir, error))?;
+    let done = take(args, dir, access, context.output).map_err(|failure| {
+        let kept = reseeded.kept.display();
+        failure
+            .partly(format!("the history is thrown away, that of {} has not taken its place", args.from))
+            .advise_also(format!("nothing is lost: the history thrown away lies in {kept}"))
     })?;
     let Reseed { identity, before, after, kept } = reseeded;
     let text = format!(
@@ -80,14 +86,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         tail: done.tail,
         floor: done.floor,
         tail_digest: done.tail_digest,
+        blobs_wanted: done.blobs_wanted,
     };
-    context.output.result(text, &report)
+    context.output.result(text, &report)?;
+    if done.blobs_wanted > 0 {
+        let missing =
+            format!("{} blobs did not come from {} within {} s", done.blobs_wanted, args.from, args.wait_s);
+        return Err(Failure::incomplete(missing)
+            .advise("start the node, which goes on asking its peers; `verify` names what is missing"));
+    }
+    Ok(())
 }
 
 /// What the peers file allows, with no other peer than the one named.
 fn of_one_peer(args: &Args) -> Result<Access, Failure> {
-    let mut access = Source { peers: args.peers.clone(), plaintext: args.plaintext }.read()?;
-    access.peers.retain(|peer| peer.identity == args.from);
+    let source = Source { peers: args.peers.clone(), plaintext: args.plaintext };
+    let read = || -> Result<Access, Failure> {
+        let mut access = source.read()?;
+        access.peers.retain(|peer| peer.identity == args.from);
+        Ok(access)
+    };
+    // Once the history is thrown away it would be too late to hear of it.
+    read()?.judge().map_err(|error| source.unusable(&error.to_string()))?;
+    let access = read()?;
     match access.peers.first() {
         Some(peer) if peer.address.is_some() => Ok(access),
         Some(_) => Err(Failure::usage(format!("peer {} has no address to call", args.from))
@@ -116,7 +137,7 @@ fn failed(dir: &Path, error: ReseedError) -> Failure {
             Failure::refused(in_use.to_string()).advise("wait for the other command, or stop the node")
         }
         ReseedError::Open(OpenError::Storage(fault)) | ReseedError::Storage(fault) => {
-            let failure = Failure::from(fault);
+            let failure = opening_failure(dir, fault);
             Failure { message: format!("{}: {}", dir.display(), failure.message), ..failure }
         }
         ReseedError::Entropy(error) => Failure::storage(format!("the system gave no random bytes: {error}")),
@@ -124,8 +145,8 @@ fn failed(dir: &Path, error: ReseedError) -> Failure {
 }
 
 /// Calls the peer and waits until everything it had is here.
-fn take(args: &Args, dir: &Path, access: Access) -> Result<StatusReport, Failure> {
-    let (node, _) = node::open(dir).map_err(|error| node::start_failure(dir, error))?;
+fn take(args: &Args, dir: &Path, access: Access, output: Output) -> Result<StatusReport, Failure> {
+    let (node, _) = open_here(dir, NodeConfig::default())?;
     let mut backend = NodeBackend::new(node.handle().clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -138,7 +159,7 @@ fn take(args: &Args, dir: &Path, access: Access) -> Result<StatusReport, Failure
         let server = strandline_tokio::serve(config)
             .await
             .map_err(|e| Failure::peer(format!("cannot call {}: {e}", args.from)))?;
-        let taken = tokio::task::block_in_place(|| wait(args, &mut backend));
+        let taken = tokio::task::block_in_place(|| wait(args, &mut backend, output));
         let closed = server.shutdown().await;
         let status = taken?;
         closed?;
@@ -146,8 +167,9 @@ fn take(args: &Args, dir: &Path, access: Access) -> Result<StatusReport, Failure
     })
 }
 
-fn wait(args: &Args, backend: &mut NodeBackend) -> Result<StatusReport, Failure> {
+fn wait(args: &Args, backend: &mut NodeBackend, output: Output) -> Result<StatusReport, Failure> {
     let (start, longest) = (Instant::now(), Duration::from_secs(args.wait_s));
+    let mut told = false;
     loop {
         let status = backend.status()?;
         let link = status.links.iter().find(|link| link.identity == args.from);
@@ -159,8 +181,17 @@ fn wait(args: &Args, backend: &mut NodeBackend) -> Result<StatusReport, Failure>
                 ))
                 .advise("docs/OPERATIONS.md says what each verdict means"));
             }
-            if reached(&status, link) {
+            let has_records = reached(&status, link);
+            if has_records && (status.blobs_wanted == 0 || start.elapsed() >= longest) {
                 return Ok(status);
+            }
+            // A peer that lacks a blob itself may get it, or never: a person need not wait for it here.
+            if has_records && !told {
+                told = true;
+                output.note(format!(
+                    "the records are here; {} blobs are waited for, up to {} s: to stop is safe",
+                    status.blobs_wanted, args.wait_s
+                ));
             }
         }
         if start.elapsed() >= longest {
@@ -175,7 +206,7 @@ fn wait(args: &Args, backend: &mut NodeBackend) -> Result<StatusReport, Failure>
     }
 }
 
-/// Whether everything the peer had when it said where it stands is here.
+/// Whether all records that the peer had when it said where it stands are here.
 fn reached(status: &StatusReport, link: &LinkReport) -> bool {
     link.peer_tail.is_some_and(|tail| status.tail.0 >= tail.0) && !status.installing
 }

@@ -24,6 +24,10 @@ pub(crate) fn run(bytes_per_second: u64, wait: Duration, context: &Context) -> R
             let key = bad.key.to_key().map_err(Failure::peer)?;
             context.output.text(format!("{problem}: blob {} of {}", bad.blob.0, shown(key.logical_key())))?;
         }
+        let unnamed = report.found.saturating_sub(report.bad.len() as u64);
+        if unnamed > 0 {
+            context.output.text(format!("and {unnamed} more that are not named here"))?;
+        }
     }
     let text = format!(
         "{} blobs ({}) read, {} bad, {wanted} still wanted from peers",

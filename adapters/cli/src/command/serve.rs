@@ -1,7 +1,7 @@
 //! `strandline serve`: a node.
 
 use crate::access::{Reload, Source};
-use crate::backend::node::{self, NodeBackend};
+use crate::backend::{NodeBackend, open_here};
 use crate::context::Context;
 use crate::control::server::Server as Control;
 use crate::epoch_file::{self, EpochFile};
@@ -125,15 +125,25 @@ struct Ready<'a> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let source = Source { peers: args.peers.clone(), plaintext: args.plaintext };
     let access = source.read()?;
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(args.log_level).init();
+    // A line that cannot be written must not end the task that logs it, as telling of that on the same
+    // standard error would.
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(args.log_level)
+        .log_internal_errors(false)
+        .init();
     let dir = context.dir()?;
-    let (node, report) =
-        node::open_with(dir, args.policy.config()).map_err(|e| node::start_failure(dir, e))?;
-    if let Some((file, offset, bytes)) = report.cut {
-        context.output.note(format!(
-            "recovered: {bytes} bytes that were never acknowledged were cut from {file} at offset {offset}"
-        ));
+    if let Some(file) = &args.ready_file {
+        // One of an earlier run would say that this one is ready.
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Failure::io("remove", file, &error));
+            }
+            Ok(()) | Err(_) => {}
+        }
     }
+    let (node, cut) = open_here(dir, args.policy.config())?;
+    context.tell_cut(cut.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -155,7 +165,7 @@ async fn serve(
     let server = strandline_tokio::serve(config).await.map_err(|e| start_failure(args, &source, e))?;
     let reload = Reload::new(source, server.steer());
     let backend = backend.reloaded_by(reload.clone());
-    let ended = match Control::start(dir, backend) {
+    let (ended, unanswered) = match Control::start(dir, backend) {
         Ok(control) => {
             let ended = match Http::start(args, &server).await {
                 Ok(http) => {
@@ -171,12 +181,15 @@ async fn serve(
                 }
                 Err(failure) => Err(failure),
             };
-            tokio::task::block_in_place(|| control.stop());
-            ended
+            (ended, Some(tokio::task::block_in_place(|| control.stop())))
         }
-        Err(error) => Err(Failure::io("listen on the control socket in", dir, &error)),
+        Err(error) => (Err(Failure::io("listen on the control socket in", dir, &error)), None),
     };
     let closed = server.shutdown().await;
+    if let Some(unanswered) = unanswered {
+        // The node has answered what was still asked of it.
+        tokio::task::block_in_place(|| unanswered.end());
+    }
     ended?;
     Ok(closed?)
 }

@@ -2,6 +2,7 @@
 
 use crate::backend::{Backend, PAGE_ENTRIES_MAX, scan_all};
 use crate::context::Context;
+use crate::cut::Cut;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::report::BlobText;
@@ -48,6 +49,9 @@ struct Summary {
     damaged: u64,
     /// Blobs that no present key names.
     unnamed: u64,
+    /// What recovery cut off the journal just now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<Cut>,
 }
 
 impl Summary {
@@ -62,7 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         return super::scrub::run(args.rate, Duration::from_secs(args.wait), context);
     }
     let output = context.output;
-    let summary = context.with_replica(|replica| verify(replica, output))?;
+    let summary = context.with_recovered(|replica, cut| Ok(Summary { cut, ..verify(replica, output)? }))?;
     output.result(
         format!(
             "{} keys, {} blobs ({} bytes) checked: {} missing, {} damaged, {} named by no present key",
@@ -187,6 +191,9 @@ mod tests {
         fake.lose(blobs[1]);
         fake.damage(blobs[2]);
         let summary = verify(&mut fake, Output::new(true)).expect("verifies");
-        assert_eq!(summary, Summary { keys: 4, blobs: 1, bytes: 5, missing: 1, damaged: 1, unnamed: 1 });
+        assert_eq!(
+            summary,
+            Summary { keys: 4, blobs: 1, bytes: 5, missing: 1, damaged: 1, unnamed: 1, cut: None }
+        );
     }
 }

@@ -21,8 +21,9 @@ use strandline_core::record::BlobKey;
 /// Most connections at once; more are told so and closed.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Longest time that stopping waits for clients to take their answers.
-const ANSWERS: Duration = Duration::from_secs(10);
+/// Longest time that stopping waits for requests under way, and then once more for clients to take their
+/// answers.
+const ANSWERS: Duration = Duration::from_secs(5);
 
 /// Time between two looks at them.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -35,7 +36,8 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 pub(crate) struct Server {
     dir: PathBuf,
     stop: Arc<AtomicBool>,
-    acceptor: Option<JoinHandle<()>>,
+    acceptor: Option<JoinHandle<Connections>>,
+    answers: Duration,
 }
 
 impl Server {
@@ -56,26 +58,47 @@ impl Server {
         let seen = Arc::clone(&stop);
         let acceptor = thread::Builder::new()
             .name("control".into())
-            .spawn(move || Connections::default().accept_all(&listener, &seen, &backend, answers))?;
-        Ok(Self { dir: dir.to_owned(), stop, acceptor: Some(acceptor) })
+            .spawn(move || Connections::default().accept_all(listener, &seen, &backend, answers))?;
+        Ok(Self { dir: dir.to_owned(), stop, acceptor: Some(acceptor), answers })
     }
 
-    /// Takes no more requests, lets those under way be answered, removes the socket. A client that
-    /// does not take its answer within [`ANSWERS`] loses it.
-    pub(crate) fn stop(mut self) {
-        self.stop_now();
+    /// Takes no more requests, lets those under way be answered for a while, removes the socket. What takes
+    /// longer ends with the node, and its clients hear so: [`Unanswered::end`] comes after that.
+    pub(crate) fn stop(mut self) -> Unanswered {
+        let connections = self.stop_now().unwrap_or_default();
+        Unanswered { connections, answers: self.answers }
     }
 
-    fn stop_now(&mut self) {
-        let Some(acceptor) = self.acceptor.take() else { return };
+    fn stop_now(&mut self) -> Option<Connections> {
+        let acceptor = self.acceptor.take()?;
         self.stop.store(true, Ordering::SeqCst);
         // Wakes the acceptor. Where even this fails nobody can connect, and it is left to the
         // end of the process.
-        if matches!(socket::connect(&self.dir), Ok(Some(_))) {
-            let _ = acceptor.join();
-        }
+        let woken = matches!(socket::connect(&self.dir), Ok(Some(_)));
+        let connections = woken.then(|| acceptor.join().ok()).flatten();
         // A socket that stays is stale and the next start replaces it.
         let _ = std::fs::remove_file(self.dir.join(SOCKET_NAME));
+        connections
+    }
+}
+
+/// The connections whose requests had not ended when the server stopped.
+#[must_use]
+pub(crate) struct Unanswered {
+    connections: Connections,
+    answers: Duration,
+}
+
+impl Unanswered {
+    /// Waits until they have ended. The node behind them must have: it answers whatever still waited for it.
+    /// A client that does not take its answer within [`ANSWERS`] loses it.
+    pub(crate) fn end(self) {
+        self.connections.wait(self.answers);
+        // A client that is suspended would hold up the end of the node for ever.
+        self.connections.shut(Shutdown::Both);
+        for worker in self.connections.workers {
+            let _ = worker.join();
+        }
     }
 }
 
@@ -94,7 +117,14 @@ struct Connections {
 }
 
 impl Connections {
-    fn accept_all<B>(mut self, listener: &UnixListener, stop: &AtomicBool, backend: &B, answers: Duration)
+    /// Takes up connections until it is told to stop, then waits for their requests, at most for `answers`.
+    fn accept_all<B>(
+        mut self,
+        listener: UnixListener,
+        stop: &AtomicBool,
+        backend: &B,
+        answers: Duration,
+    ) -> Self
     where
         B: Backend + Clone + Send + 'static,
     {
@@ -109,15 +139,17 @@ impl Connections {
                 Err(_) => thread::sleep(ACCEPT_REST),
             }
         }
+        // Whoever connects from now on must not wait for somebody who takes nothing up any more.
+        drop(listener);
         self.shut(Shutdown::Read);
+        self.wait(answers);
+        self
+    }
+
+    fn wait(&self, longest: Duration) {
         let start = Instant::now();
-        while start.elapsed() < answers && self.workers.iter().any(|worker| !worker.is_finished()) {
+        while start.elapsed() < longest && self.workers.iter().any(|worker| !worker.is_finished()) {
             thread::sleep(PAUSE);
-        }
-        // A client that is suspended would hold up the end of the node for ever.
-        self.shut(Shutdown::Both);
-        for worker in self.workers {
-            let _ = worker.join();
         }
     }
 
@@ -151,8 +183,15 @@ impl Connections {
             // The client sees the closed connection; the node has nobody else to tell.
             let _ = serve_one(stream, &mut backend);
             open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        })?;
-        self.workers.push(worker);
+        });
+        match worker {
+            Ok(worker) => self.workers.push(worker),
+            Err(error) => {
+                // The copy that is kept of it would hold the connection open, and its client waiting.
+                self.lock().remove(&id);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 }
@@ -298,7 +337,7 @@ mod tests {
         assert_eq!(remote.fence(1).expect_err("known").exit, Exit::Refused);
         assert_eq!(remote.fence(2).expect("taken").previous_end.0, versions[1]);
         assert_eq!(remote.reload().expect("reloaded").peers_called, 2);
-        server.stop();
+        server.stop().end();
         assert!(Remote::reach(dir.path()).expect("no fault").is_none());
     }
 
@@ -372,7 +411,7 @@ mod tests {
         let (key, _) = group.add(&mut &vec![5; 8 << 20][..]).expect("adds");
         group.commit().expect("stores");
         let mut held = remote.blob(key).expect("no fault").expect("is stored");
-        server.stop();
+        server.stop().end();
         assert!(held.read_to_end(&mut Vec::new()).is_err(), "the answer was cut off");
     }
 
@@ -382,7 +421,7 @@ mod tests {
         let server = Server::start(dir.path(), Fake::default()).expect("listens");
         let mut idle = Remote::reach(dir.path()).expect("no fault").expect("is served");
         idle.status().expect("is taken up");
-        server.stop();
+        server.stop().end();
         assert_eq!(idle.status().expect_err("closed").exit, Exit::Peer);
     }
 }

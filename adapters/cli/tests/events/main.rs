@@ -125,7 +125,7 @@ fn the_command_line_is_wrong() {
     let message = error(&large)["message"].as_str().expect("text").to_owned();
     assert!(message.starts_with("too_large (413)"), "{message}");
     let missing = serving.run(&["publish", "t", "no such file"]);
-    assert_eq!((missing.code, &error(&missing)["exit"]), (3, &"storage".into()));
+    assert_eq!((missing.code, &error(&missing)["exit"]), (2, &"usage".into()));
 }
 
 #[test]

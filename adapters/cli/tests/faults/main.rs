@@ -2,6 +2,7 @@
 //! system that fail, full disks, and storms of kills over nodes whose connections break.
 #![cfg(target_os = "linux")]
 
+mod blob_names;
 mod client;
 mod damage;
 mod disk;

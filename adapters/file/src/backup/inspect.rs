@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use strandline_core::error::{StorageAction, StorageFault};
 use strandline_core::id::LinkId;
 use strandline_core::journal::command::{FileName, Listed, StorageCommand, StorageCompletion};
+use strandline_core::journal::limits::JournalLimits;
 use strandline_core::lifecycle::api::Event;
 use strandline_core::lifecycle::command::{Command, ReplicaCompletion};
 use strandline_core::lifecycle::config::ReplicaConfig;
@@ -19,14 +20,16 @@ use strandline_core::record::{BlobKey, State};
 use strandline_core::time::{Instant, Now, WallTime};
 
 /// Recovers the log in a folder that nobody changes meanwhile, without changing it: the replica is for
-/// reading only, and what recovery would write is left unwritten.
+/// reading only, and what recovery would write is left unwritten. Its limits are the widest there are, so
+/// that it reads what any configuration wrote.
 ///
 /// # Errors
 /// The folder cannot be read, holds no log, or the log is damaged; also if it holds bytes that were
 /// not durable, which recovery would have to cut.
 pub fn inspect(log: &Path) -> Result<(Replica, RecoveryReport), StartError> {
     let now = Now { mono: Instant(0), wall: WallTime(0) };
-    let mut recovery = Recovery::open(now, entropy()?, ReplicaConfig::default());
+    let config = ReplicaConfig { journal: JournalLimits::widest(), ..ReplicaConfig::default() };
+    let mut recovery = Recovery::open(now, entropy()?, config);
     let mut host = Looking { log: log.to_owned(), answers: Vec::new() };
     loop {
         let _ = drain(&mut recovery, &mut host, &mut Vec::new(), 1024);

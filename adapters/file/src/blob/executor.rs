@@ -1,7 +1,8 @@
 //! The threads that execute blob commands.
 
+use super::fans::fan_of;
 use super::group::StoreGroup;
-use super::store::{BlobStore, fan_of, name};
+use super::store::{BlobStore, name};
 use super::upload::Upload;
 use crate::executor::ExecutorConfig;
 use crate::fault::refused;

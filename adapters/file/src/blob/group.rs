@@ -1,11 +1,13 @@
 //! Many blobs, one round of syncs.
 
-use super::store::{BlobStore, StoredBlob, fan_of};
+use super::fans::fan_of;
+use super::store::{BlobStore, StoredBlob};
 use super::upload::{PIECE_BYTES, TemporaryName, Upload, hash_bytes};
 use crate::syncs::Syncs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
-use strandline_core::error::StorageFault;
+use std::sync::Arc;
+use strandline_core::error::{StorageAction, StorageFault};
 use strandline_core::lifecycle::command::Stored;
 use strandline_core::record::BlobKey;
 
@@ -42,8 +44,8 @@ pub enum StoreError {
 pub struct StoreGroup<'a> {
     store: &'a BlobStore,
     syncs: Syncs,
-    pending: BTreeMap<BlobKey, TemporaryName<'a>>,
-    /// First bytes of the keys whose entries must be durable before the commit is answered. Those
+    pending: BTreeMap<BlobKey, (TemporaryName<'a>, u64)>,
+    /// The folders of the keys whose entries must be durable before the commit is answered. Those
     /// of blobs that were stored before are among them: whoever stored them may not be done yet.
     touched: BTreeSet<u8>,
     piece: Vec<u8>,
@@ -75,13 +77,14 @@ impl<'a> StoreGroup<'a> {
     /// The first fault the system reports. Any of the blobs may be stored then, or none.
     pub fn commit(mut self) -> Result<(), StorageFault> {
         self.syncs.finish()?;
-        self.store.ensure_fans(&self.touched)?;
-        for (key, temporary) in std::mem::take(&mut self.pending) {
-            temporary.publish(key)?;
+        self.store.fans().ensure(self.store.root(), &self.touched)?;
+        for (key, (temporary, bytes)) in std::mem::take(&mut self.pending) {
+            temporary.publish(key, bytes)?;
         }
         for fan in std::mem::take(&mut self.touched) {
-            let (fan, name) = self.store.fan_file(fan)?;
-            self.syncs.submit(fan, name);
+            let folder = self.store.fan_folder(fan, StorageAction::Sync)?;
+            let fans = Arc::clone(self.store.fans());
+            self.syncs.run(move || fans.sync(fan, &folder));
         }
         self.syncs.finish()
     }
@@ -104,10 +107,11 @@ impl<'a> StoreGroup<'a> {
     /// Adds an upload whose key was verified.
     pub(super) fn add_upload(&mut self, key: BlobKey, upload: Upload<'a>) -> Result<(), StorageFault> {
         self.touched.insert(fan_of(key));
-        if !self.holds(key, upload.bytes())? {
+        let bytes = upload.bytes();
+        if !self.holds(key, bytes)? {
             let (temporary, file) = upload.into_parts();
             self.syncs.submit(file, temporary.as_str().to_owned());
-            self.pending.insert(key, temporary);
+            self.pending.insert(key, (temporary, bytes));
         }
         Ok(())
     }

@@ -1,11 +1,15 @@
 //! Looking through the store: what is in it, what may go, and what is damaged.
 
-use super::store::{BlobStore, fan_of, name};
+use super::fans::fan_of;
+use super::share::Keepers;
+use super::store::{BlobStore, name};
+use super::upload::hash_file;
 use crate::fault::OrFault;
-use crate::folder::Access;
+use crate::folder::{Access, identity};
 use std::io::ErrorKind;
+use std::sync::MutexGuard;
 use std::time::{Duration, SystemTime};
-use strandline_core::error::{StorageAction, StorageCause, StorageFault};
+use strandline_core::error::{StorageAction, StorageFault};
 use strandline_core::lifecycle::command::{Checked, ListedBlob, RemovedBlobs};
 use strandline_core::record::BlobKey;
 
@@ -63,36 +67,62 @@ impl BlobStore {
     }
 
     /// Reads a blob through and compares it with its key. One that is damaged is moved to the folder
-    /// `damaged`, and is not stored any more.
+    /// `damaged`, durably, and is not stored any more.
     ///
     /// # Errors
-    /// What the system reports.
+    /// What the system reports; also of a blob that is missing from a folder whose sync has failed, since
+    /// a power cut may bring it back.
     pub fn check(&self, key: BlobKey) -> Result<Checked, StorageFault> {
-        match self.verify(key) {
-            Ok(Some(bytes)) => Ok(Checked::Sound { bytes }),
-            Ok(None) => Ok(Checked::Missing),
-            Err(fault) if fault.cause == StorageCause::Damaged => {
-                self.set_aside(key)?;
-                Ok(Checked::Damaged)
-            }
-            Err(fault) => Err(fault),
+        let Some(file) = self.file(key)? else {
+            self.fans().vouch(fan_of(key))?;
+            return Ok(Checked::Missing);
+        };
+        let (found, bytes) = hash_file(&file, &name(key))?;
+        if found == key {
+            return Ok(Checked::Sound { bytes });
         }
+        let read = identity(&file).or_fault(StorageAction::Read, &name(key), None)?;
+        self.set_aside(key, read)
     }
 
-    fn set_aside(&self, key: BlobKey) -> Result<(), StorageFault> {
-        let _keeping = self.keeping();
+    /// Moves what was read, and found to be damaged, out of the way.
+    fn set_aside(&self, key: BlobKey, read: (u64, u64)) -> Result<Checked, StorageFault> {
+        let keeping = self.keeping();
         let aside = self.root().subfolder(DAMAGED).or_fault(StorageAction::Write, DAMAGED, None)?;
-        let Some(fan) = self.fan(key)? else { return Ok(()) };
-        match fan.rename(&key.to_string(), &aside, &key.to_string()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            other => other.or_fault(StorageAction::Write, &name(key), None),
+        let Some(fan) = self.fan(key)? else { return Ok(Checked::Missing) };
+        let file_name = key.to_string();
+        match fan.identity(&file_name).or_fault(StorageAction::Read, &name(key), None)? {
+            Some(now) if now == read => {}
+            // Whoever stored it while it was read has verified what is there now.
+            Some(_) => {
+                let bytes = self.length(key)?.unwrap_or_default();
+                return Ok(Checked::Sound { bytes });
+            }
+            None => return Ok(Checked::Missing),
         }
+        fan.rename(&file_name, &aside, &file_name).or_fault(StorageAction::Write, &name(key), None)?;
+        self.fans().took(fan_of(key));
+        drop(keeping);
+        // Whoever hears of it asks for it elsewhere: it must not lie here again after a power cut.
+        aside.sync().or_fault(StorageAction::Sync, DAMAGED, None)?;
+        self.fans().sync(fan_of(key), &fan)?;
+        Ok(Checked::Damaged)
     }
 
-    /// Marks a blob of this length, if it is there, as stored just now. Whether it is.
+    /// Marks a blob of this length, if it is there, as stored just now. Whether it is; only a sync of
+    /// its folder says that it stays.
     pub(super) fn touch(&self, key: BlobKey, bytes: u64) -> Result<bool, StorageFault> {
-        let _keeping = self.keeping();
-        if self.stat(key)? != Some(bytes) {
+        self.freshen(&self.keeping(), key, bytes)
+    }
+
+    /// As [`BlobStore::touch`], for whoever holds what keeps blobs from being removed meanwhile.
+    pub(super) fn freshen(
+        &self,
+        _keeping: &MutexGuard<'_, Keepers>,
+        key: BlobKey,
+        bytes: u64,
+    ) -> Result<bool, StorageFault> {
+        if self.length(key)? != Some(bytes) {
             return Ok(false);
         }
         let Some(file) = self.file(key)? else { return Ok(false) };
@@ -123,6 +153,7 @@ impl BlobStore {
 mod tests {
     use super::super::upload::hash_bytes;
     use super::*;
+    use crate::folder::steps::{self, Step};
     use strandline_core::lifecycle::command::Stored;
 
     fn store() -> (tempfile::TempDir, BlobStore) {
@@ -184,5 +215,35 @@ mod tests {
         store.put(key, b"bytes").unwrap();
         assert_eq!(store.check(key).unwrap(), Checked::Sound { bytes: 5 });
         assert_eq!(store.keys().count(), 1);
+    }
+
+    #[test]
+    fn a_damaged_blob_is_durably_gone_before_anybody_hears_of_it() {
+        let (root, store) = store();
+        let key = hash_bytes(b"bytes");
+        store.put(key, b"bytes").unwrap();
+        let blob = root.path().join("blobs").join(name(key));
+        std::fs::write(&blob, b"bytez").unwrap();
+        steps::take();
+        assert_eq!(store.check(key).unwrap(), Checked::Damaged);
+        let id = |path: &std::path::Path| identity(&std::fs::File::open(path).unwrap()).unwrap();
+        let (aside, fan) = (id(&root.path().join("blobs/damaged")), id(blob.parent().unwrap()));
+        let steps = steps::take();
+        let renamed = steps.iter().position(|step| *step == Step::Renamed(aside, key.to_string())).unwrap();
+        for folder in [aside, fan] {
+            assert!(steps[renamed..].contains(&Step::Synced(folder)), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_blob_that_was_stored_anew_while_the_damaged_one_was_read_stays() {
+        let (root, store) = store();
+        let key = hash_bytes(b"bytes");
+        store.put(key, b"bytes").unwrap();
+        std::fs::write(root.path().join("blobs").join(name(key)), b"byt").unwrap();
+        let damaged = store.file(key).unwrap().unwrap();
+        assert_eq!(store.put(key, b"bytes").unwrap(), Stored::Stored);
+        let found = store.set_aside(key, identity(&damaged).unwrap()).unwrap();
+        assert_eq!((found, store.verify(key).unwrap()), (Checked::Sound { bytes: 5 }, Some(5)));
     }
 }

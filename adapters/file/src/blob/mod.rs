@@ -1,6 +1,7 @@
 //! Content-addressed blobs: a blob's name is the SHA-256 of its bytes.
 
 mod executor;
+mod fans;
 mod group;
 mod keep;
 mod share;

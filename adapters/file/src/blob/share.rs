@@ -48,7 +48,10 @@ impl Keepers {
         let logs = match root.existing(LOGS) {
             Err(error) if error.kind() == ErrorKind::NotFound => BTreeSet::new(),
             other => {
-                let names = other.and_then(|logs| logs.names()).or_fault(StorageAction::List, LOGS, None)?;
+                let logs = other.or_fault(StorageAction::List, LOGS, None)?;
+                // A process that ended between a claim and its sync left a name that may not stay.
+                logs.sync().or_fault(StorageAction::Sync, LOGS, None)?;
+                let names = logs.names().or_fault(StorageAction::List, LOGS, None)?;
                 names.into_iter().filter(|name| is_of_a_log(name)).collect()
             }
         };
@@ -102,8 +105,12 @@ impl BlobStore {
         }
         let logs = self.root().subfolder(LOGS).or_fault(StorageAction::Write, LOGS, None)?;
         let file = logs.file(&name, Access::Ensure).or_fault(StorageAction::Write, &name, None)?;
-        file.sync_all().or_fault(StorageAction::Sync, &name, None)?;
-        logs.sync().or_fault(StorageAction::Sync, LOGS, None)?;
+        let synced = file.sync_all().or_fault(StorageAction::Sync, &name, None);
+        if let Err(fault) = synced.and_then(|()| logs.sync().or_fault(StorageAction::Sync, LOGS, None)) {
+            // No later sync would vouch for it, and whoever finds it would believe it.
+            let _ = logs.remove(&name);
+            return Err(fault);
+        }
         keepers.logs.insert(name);
         Ok(())
     }
@@ -127,6 +134,8 @@ fn name_of(log: LogId, identity: &str) -> String {
 mod tests {
     use super::super::upload::hash_bytes;
     use super::*;
+    use crate::folder::identity;
+    use crate::folder::steps::{self, Step};
 
     fn store(root: &tempfile::TempDir) -> Arc<BlobStore> {
         Arc::new(BlobStore::open(root.path().join("blobs")).unwrap())
@@ -152,6 +161,16 @@ mod tests {
         std::fs::write(root.path().join("blobs/logs/notes.txt"), "of a person").unwrap();
         std::fs::remove_file(root.path().join("blobs/logs").join(&logs[1])).unwrap();
         assert_eq!(store(&root).may_remove(), Ok(()));
+    }
+
+    #[test]
+    fn a_claim_that_a_start_finds_is_durable_before_it_counts() {
+        let root = tempfile::tempdir().unwrap();
+        store(&root).claim(LogId([1; 16]), "a").unwrap();
+        let logs = identity(&std::fs::File::open(root.path().join("blobs/logs")).unwrap()).unwrap();
+        steps::take();
+        store(&root).claim(LogId([1; 16]), "a").unwrap();
+        assert!(steps::take().contains(&Step::Synced(logs)));
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! The store: `ab/<64 hex digits>` by key, `uploads/` for what is not a blob yet.
+//! The store: `a/<64 hex digits>` by key, `uploads/` for what is not a blob yet.
 
+use super::fans::{FANS, Fans, fan_name, fan_of};
 use super::group::{StoreError, StoreGroup};
 use super::share::Keepers;
 use super::upload::hash_file;
 use crate::fault::{OrFault, refused};
 use crate::folder::{Access, Folder, read_at_most, sync_parent};
 use crate::lock::{Lock, OpenError, lock};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use strandline_core::error::{StorageAction, StorageCause, StorageFault};
 use strandline_core::id::unhex;
 use strandline_core::lifecycle::command::{BlobPiece, Stored};
@@ -36,9 +36,10 @@ pub struct StoredBlob {
 /// store; each leaves its name there, and while there are several nothing is ever removed.
 ///
 /// A blob appears whole, verified and durable, or not at all: it is written to a temporary file,
-/// hashed on the way, synced, renamed, and the folder is synced. So a blob that is found by its
-/// name has durable bytes; only its name may still have to be made durable, which storing it once
-/// more does before it answers. At most 256 KiB of a blob are in memory at once.
+/// hashed on the way, synced, renamed, and the folder is synced. Before that [`BlobStore::stat`] does
+/// not know of it. A sync of a folder that fails is final: what it was to make durable is gone, and
+/// nothing more is stored in that folder until the store is opened again. At most 256 KiB of a blob
+/// are in memory at once.
 ///
 /// ```
 /// use strandline_file::BlobStore;
@@ -55,8 +56,7 @@ pub struct StoredBlob {
 pub struct BlobStore {
     root: Folder,
     uploads: Folder,
-    /// The fan-out folders whose entries are durable, by the first byte of the keys in them.
-    durable: Mutex<BTreeSet<u8>>,
+    fans: Arc<Fans>,
     temporaries: AtomicU64,
     /// Held while a blob is found to be there and kept, or removed; and who needs them.
     keeping: Mutex<Keepers>,
@@ -64,8 +64,8 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Opens and locks the store in the folder `path`, creating it if it is missing, and removes
-    /// uploads that a killed process left.
+    /// Opens and locks the store in the folder `path`, creating it if it is missing, removes uploads
+    /// that a killed process left, and makes durable which blobs there are.
     ///
     /// # Errors
     /// [`OpenError::InUse`] while it is open elsewhere; [`OpenError::Storage`] for what the system
@@ -89,26 +89,23 @@ impl BlobStore {
             other => other.or_fault(StorageAction::Sync, &name, None)?,
         }
         let keepers = Keepers::load(&root)?;
-        let names = root.names().or_fault(StorageAction::List, &name, None)?;
-        let durable =
-            Mutex::new(names.iter().filter_map(|name| unhex::<1>(name)).map(|[byte]| byte).collect());
+        let fans = Arc::new(Fans::open(&root)?);
         Ok(Self {
             root,
             uploads,
-            durable,
+            fans,
             temporaries: AtomicU64::new(0),
             keeping: Mutex::new(keepers),
             _lock: lock,
         })
     }
 
-    /// The length of a blob; `None` if it is not stored.
+    /// The length of a blob; `None` if it is not stored, or not durably yet.
     ///
     /// # Errors
     /// What the system reports.
     pub fn stat(&self, key: BlobKey) -> Result<Option<u64>, StorageFault> {
-        let Some(fan) = self.fan(key)? else { return Ok(None) };
-        fan.length(&key.to_string()).or_fault(StorageAction::Read, &name(key), None)
+        self.fans.find(key, || self.length(key))
     }
 
     /// A blob, open for reading; `None` if it is not stored. It stays readable if it is removed.
@@ -213,35 +210,40 @@ impl BlobStore {
         let _ = self.uploads.remove(temporary);
     }
 
-    /// Creates these fan-out folders, durably.
-    pub(super) fn ensure_fans(&self, fans: &BTreeSet<u8>) -> Result<(), StorageFault> {
-        // Held over the sync: nobody may count on a folder that another thread has only created.
-        let mut durable = self.durable.lock().expect("no holder panics");
-        let missing: Vec<u8> = fans.difference(&durable).copied().collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        for fan in &missing {
-            self.root.make(&fan_name(*fan)).or_fault(StorageAction::Write, &fan_name(*fan), None)?;
-        }
-        self.root.sync().or_fault(StorageAction::Sync, ".", None)?;
-        durable.extend(missing);
-        Ok(())
+    /// Gives a synced temporary file of so many bytes its name as a blob, whose fan-out folder exists.
+    /// False if that blob is there by now: the temporary file keeps its name then. In both cases the
+    /// name is durable after the next sync of the folder.
+    pub(super) fn publish(&self, temporary: &str, key: BlobKey, bytes: u64) -> Result<bool, StorageFault> {
+        // A name that others may have made durable is never replaced: if our sync fails, it must stay.
+        let keeping = self.keeping();
+        let mut renamed = false;
+        self.fans.add(key, || {
+            if self.freshen(&keeping, key, bytes)? {
+                return Ok(false);
+            }
+            let fan = self.fan_folder(fan_of(key), StorageAction::Write)?;
+            let done = self.uploads.rename(temporary, &fan, &key.to_string());
+            done.or_fault(StorageAction::Write, &name(key), None)?;
+            renamed = true;
+            Ok(true)
+        })?;
+        Ok(renamed)
     }
 
-    /// Gives a synced temporary file its name as a blob, whose fan-out folder exists.
-    pub(super) fn publish(&self, temporary: &str, key: BlobKey) -> Result<(), StorageFault> {
-        let fan =
-            self.root.existing(&fan_name(fan_of(key))).or_fault(StorageAction::Write, &name(key), None)?;
-        let renamed = self.uploads.rename(temporary, &fan, &key.to_string());
-        renamed.or_fault(StorageAction::Write, &name(key), None)
-    }
-
-    /// A fan-out folder, as a file to sync, and its name.
-    pub(super) fn fan_file(&self, fan: u8) -> Result<(File, String), StorageFault> {
+    /// A fan-out folder, which exists.
+    pub(super) fn fan_folder(&self, fan: u8, action: StorageAction) -> Result<Folder, StorageFault> {
         let name = fan_name(fan);
-        let fan = self.root.existing(&name).or_fault(StorageAction::Sync, &name, None)?;
-        Ok((fan.into_file(), name))
+        self.root.existing(&name).or_fault(action, &name, None)
+    }
+
+    pub(super) const fn fans(&self) -> &Arc<Fans> {
+        &self.fans
+    }
+
+    /// The length of what has a blob's name, durable or not.
+    pub(super) fn length(&self, key: BlobKey) -> Result<Option<u64>, StorageFault> {
+        let Some(fan) = self.fan(key)? else { return Ok(None) };
+        fan.length(&key.to_string()).or_fault(StorageAction::Read, &name(key), None)
     }
 
     pub(super) fn keeping(&self) -> std::sync::MutexGuard<'_, Keepers> {
@@ -276,23 +278,12 @@ pub(super) fn name(key: BlobKey) -> String {
     format!("{}/{key}", fan_name(fan_of(key)))
 }
 
-/// How many folders blobs are spread over. Few, since each folder touched is a sync of its own in
-/// every group of blobs; enough that none grows past what a file system lists at ease.
-const FANS: u8 = 16;
-
-/// The folder of a blob: the first digit of its key.
-pub(super) const fn fan_of(key: BlobKey) -> u8 {
-    key.0[0] >> 4
-}
-
-fn fan_name(fan: u8) -> String {
-    format!("{fan:x}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::upload::hash_bytes;
     use super::*;
+    use crate::folder::identity;
+    use crate::folder::steps::{self, Step};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn store() -> (tempfile::TempDir, BlobStore) {
@@ -367,6 +358,39 @@ mod tests {
         BlobStore::open(root.path().join("blobs")).unwrap();
         assert_eq!(uploads(&root), 1);
         assert!(root.path().join("blobs/uploads/notes").exists());
+    }
+
+    #[test]
+    fn a_blob_is_known_once_its_folder_is_synced_and_a_start_syncs_what_it_finds() {
+        let (root, store) = store();
+        let key = hash_bytes(b"bytes");
+        let fan = fan_of(key);
+        store.fans().ensure(store.root(), &[fan].into()).unwrap();
+        let (temporary, file) = store.temporary().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"bytes", 0).unwrap();
+        assert!(store.publish(&temporary, key, 5).unwrap());
+        assert_eq!(store.stat(key).unwrap(), None, "its name may be lost");
+        drop(store);
+        let id = identity(&File::open(path(&root, key).parent().unwrap()).unwrap()).unwrap();
+        steps::take();
+        let store = BlobStore::open(root.path().join("blobs")).unwrap();
+        assert!(steps::take().contains(&Step::Synced(id)));
+        assert_eq!(store.stat(key).unwrap(), Some(5));
+    }
+
+    #[test]
+    fn a_name_that_is_durable_is_not_replaced() {
+        let (root, store) = store();
+        let key = hash_bytes(b"bytes");
+        let (mut first, mut second) = (store.group(), store.group());
+        for group in [&mut first, &mut second] {
+            group.add(&b"bytes"[..]).unwrap();
+        }
+        first.commit().unwrap();
+        let before = identity(&File::open(path(&root, key)).unwrap()).unwrap();
+        second.commit().unwrap();
+        assert_eq!(identity(&File::open(path(&root, key)).unwrap()).unwrap(), before);
+        assert_eq!((store.stat(key).unwrap(), uploads(&root)), (Some(5), 0));
     }
 
     #[test]

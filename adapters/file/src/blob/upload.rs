@@ -22,10 +22,10 @@ pub(crate) struct TemporaryName<'a> {
 }
 
 impl TemporaryName<'_> {
-    /// Gives the file, synced before, its name as a blob.
-    pub(crate) fn publish(mut self, key: BlobKey) -> Result<(), StorageFault> {
-        self.store.publish(&self.name, key)?;
-        self.renamed = true;
+    /// Gives the file, synced before and of so many bytes, its name as a blob, unless that blob is
+    /// there by now.
+    pub(crate) fn publish(mut self, key: BlobKey, bytes: u64) -> Result<(), StorageFault> {
+        self.renamed = self.store.publish(&self.name, key, bytes)?;
         Ok(())
     }
 

@@ -81,7 +81,9 @@ impl From<PublishError> for Problem {
         let (status, word) = match error {
             PublishError::Closed => (StatusCode::SERVICE_UNAVAILABLE, "closed"),
             PublishError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-            PublishError::BadKind { .. } => (StatusCode::BAD_REQUEST, "bad_kind"),
+            PublishError::BadKind { .. } | PublishError::ReservedKind { .. } => {
+                (StatusCode::BAD_REQUEST, "bad_kind")
+            }
             PublishError::Topics { .. } => (StatusCode::SERVICE_UNAVAILABLE, "topics_limit"),
             PublishError::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             PublishError::Position { .. } | PublishError::Source => {

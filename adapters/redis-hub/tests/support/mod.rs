@@ -19,9 +19,14 @@ impl Server {
     /// # Panics
     /// If there is no `redis-server`, or it does not answer.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_with(args: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let directory = TempDir::new().unwrap();
-        let child = spawn(port, &directory);
+        let child = spawn(port, &directory, args);
         let server = Self { child, directory, port };
         server.wait();
         server
@@ -45,7 +50,7 @@ impl Server {
     pub(crate) fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = spawn(self.port, &self.directory);
+        self.child = spawn(self.port, &self.directory, &[]);
         self.wait();
     }
 
@@ -59,11 +64,12 @@ impl Server {
     }
 }
 
-fn spawn(port: u16, directory: &TempDir) -> Child {
+fn spawn(port: u16, directory: &TempDir, args: &[&str]) -> Child {
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--dir")
         .arg(directory.path())
+        .args(args)
         .stdout(Stdio::null())
         .spawn()
         .expect("expected redis-server on the path")

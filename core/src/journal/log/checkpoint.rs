@@ -148,6 +148,11 @@ impl JournalLog {
             }
             return;
         }
+        // After a fault elsewhere nothing more is written; the next open removes what is left.
+        if self.halted {
+            self.making = None;
+            return;
+        }
         match purpose {
             CheckpointPurpose::Write if making.written < making.bytes.len() => self.write_piece(),
             CheckpointPurpose::Write => {

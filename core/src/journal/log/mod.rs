@@ -309,6 +309,10 @@ impl JournalLog {
         if let Err(fault) = result {
             return self.halt(fault);
         }
+        // After a fault elsewhere nothing more is done; the next open removes what is left.
+        if self.halted {
+            return;
+        }
         let keep = next.first_segment;
         let index = self.journal.index();
         self.leaving.extend(index.segments().map(super::index::SegmentIndex::number).filter(|n| *n < keep));
@@ -322,6 +326,9 @@ impl JournalLog {
 
     /// Removes what `current` no longer names and nobody reads. False if there is nothing.
     fn remove(&mut self) -> bool {
+        if self.halted {
+            return false;
+        }
         let pinned = self.pins.keys().next().copied();
         let (stay, go): (Vec<_>, Vec<_>) =
             self.leaving.drain(..).partition(|number| pinned.is_some_and(|pinned| pinned <= *number));

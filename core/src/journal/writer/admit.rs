@@ -52,6 +52,14 @@ pub enum AppendError {
         /// The limit.
         bytes_max: u32,
     },
+    /// A group has more entries than may ever wait: no completion makes room for it.
+    #[error("a group has {entries} entries: expected {entries_max} at most")]
+    GroupTooLong {
+        /// How many.
+        entries: u64,
+        /// The limit, `pending_entries_max`.
+        entries_max: u32,
+    },
     /// A group has no entry.
     #[error("a group has no entry: expected one or more")]
     GroupEmpty,
@@ -89,6 +97,12 @@ impl Journal {
         let (bytes, count) = (payload_bytes(entries), entries.len() as u64);
         if bytes > u64::from(limits.batch_bytes_max) {
             return Err(AppendError::GroupTooLarge { bytes, bytes_max: limits.batch_bytes_max });
+        }
+        if count > u64::from(limits.pending_entries_max) {
+            return Err(AppendError::GroupTooLong {
+                entries: count,
+                entries_max: limits.pending_entries_max,
+            });
         }
         let flying =
             self.in_flight_header().map_or((0, 0), |h| (u64::from(h.payload_bytes), u64::from(h.count)));

@@ -16,7 +16,7 @@ use core::ops::ControlFlow;
 impl Shared {
     /// Serves every subscription that may have something to do. Called after every input.
     pub(in crate::lifecycle) fn serve_subscriptions(&mut self) {
-        if self.compaction.is_none() && self.install.is_none() {
+        if self.compaction.is_none() && !self.installing() {
             let parked = core::mem::take(&mut self.subscriptions.parked);
             self.subscriptions.woken.extend(parked);
         }
@@ -182,7 +182,7 @@ impl Shared {
 
     fn begin_reset(&mut self, id: SubscriptionId) {
         // What is being compacted was judged before this reset counted.
-        if self.compaction.is_some() || self.install.is_some() {
+        if self.compaction.is_some() || self.installing() {
             self.subscriptions.parked.insert(id);
             return;
         }

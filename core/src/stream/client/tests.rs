@@ -18,6 +18,9 @@ use core::time::Duration;
 
 pub(super) const GRACE_MS: u64 = 4000;
 
+/// Which operations.
+pub(super) type Chosen = fn(&Verb) -> bool;
+
 /// A server, and a client whose commands are executed at once, unless answers are lost.
 pub(super) struct World {
     pub(super) server: Keyspace,
@@ -37,7 +40,7 @@ pub(super) struct World {
     /// Where the server stands; `None` for one that knows no failovers.
     pub(super) standing: Option<Standing>,
     /// What the server refuses for now, and how.
-    pub(super) refused: Option<(fn(&Verb) -> bool, StreamError)>,
+    pub(super) refused: Option<(Chosen, StreamError)>,
     /// What is done and not answered.
     pub(super) lost: Option<fn(&Verb) -> bool>,
     /// What is done and answered only by [`World::release`].

@@ -273,3 +273,14 @@ fn a_group_that_cannot_be_made_again_for_now_holds_up_no_other_repair() {
     assert_eq!(world.consumer.rest(&repair), Some(1));
     assert_eq!(world.consumer.op(NONCE), None, "there is nothing behind it: another pass begins");
 }
+
+#[test]
+fn a_read_asks_for_no_more_than_is_wanted_from_then_on() {
+    let mut world = World::of_two(Layout::Tagged);
+    for (wanted, asked) in [(3, 3), (0, 1), (u32::MAX, READ_EVENTS_MAX)] {
+        world.consumer.read_at_most(wanted);
+        world.consumer.pass().unwrap();
+        let verb = world.consumer.op(NONCE).unwrap().verb;
+        assert!(matches!(verb, Verb::GroupRead { events_max, .. } if events_max == asked), "{verb:?}");
+    }
+}

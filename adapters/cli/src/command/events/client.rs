@@ -8,11 +8,16 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::time::Duration;
 use strandline_core::coverage::TopicName;
 use tokio::net::TcpStream;
 
 /// Bytes of an answer that is no stream.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// What to do about a publish whose answer is lost.
+const REPEAT: &str = "publish again with the same --token: it is one publish";
 
 /// Where the server is.
 #[derive(clap::Args, Clone, Debug)]
@@ -20,7 +25,16 @@ pub(super) struct Server {
     /// The server of `events serve`, or the routes of an embedder.
     #[arg(long, env = "STRANDLINE_EVENTS_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Uri,
+    /// Give a server up that does not take the connection, answers nothing or says nothing for so long. It
+    /// says something every 15 s to those who wait for events.
+    #[arg(long, value_name = "MS", default_value_t = 45_000, value_parser = clap::value_parser!(u64).range(1..))]
+    silence_ms: u64,
 }
+
+/// The server said nothing for so long.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("nothing came for {} ms, the longest silence", .0.as_millis())]
+pub(super) struct Silent(Duration);
 
 /// What to ask.
 pub(super) struct Ask<'a> {
@@ -44,6 +58,12 @@ struct Problem {
 }
 
 impl Server {
+    /// What `of` gives, unless the server says nothing for too long. `of` must be safe to drop.
+    pub(super) async fn heard<T>(&self, of: impl Future<Output = T>) -> Result<T, Silent> {
+        let longest = Duration::from_millis(self.silence_ms);
+        tokio::time::timeout(longest, of).await.map_err(|_| Silent(longest))
+    }
+
     /// Sends it and gives the answer, whatever its status.
     pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Response<Incoming>, Failure> {
         let host = match (self.url.scheme_str(), self.url.authority()) {
@@ -57,7 +77,8 @@ impl Server {
             Failure::peer(format!("cannot reach {host}: {e}")).advise("is `events serve` running there?")
         };
         let address = (host.host().trim_matches(['[', ']']), host.port_u16().unwrap_or(80));
-        let socket = TcpStream::connect(address).await.map_err(|e| unreachable(&e))?;
+        let connected = self.heard(TcpStream::connect(address)).await.map_err(|e| unreachable(&e))?;
+        let socket = connected.map_err(|e| unreachable(&e))?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(socket)).await.map_err(|e| unreachable(&e))?;
         // It ends with the answer's body.
@@ -70,10 +91,9 @@ impl Server {
         }
         let request = request.body(Full::new(Bytes::from(ask.body)));
         let request = request.map_err(|e| Failure::usage(format!("cannot ask that: {e}")))?;
-        sender.send_request(request).await.map_err(|e| {
-            let text = format!("{host} gave no answer: {e}");
-            if writes { Failure::uncertain(text) } else { Failure::peer(text) }
-        })
+        let unanswered = |e: &dyn std::fmt::Display| lost(writes, format!("{host} gave no answer: {e}"));
+        let answered = self.heard(sender.send_request(request)).await.map_err(|e| unanswered(&e))?;
+        answered.map_err(|e| unanswered(&e))
     }
 
     /// Sends it and reads the answer.
@@ -82,32 +102,38 @@ impl Server {
         let response = self.send(ask).await?;
         let status = response.status();
         if !status.is_success() {
-            return Err(problem(status, &body(response).await?));
+            // The status alone says what became of it, if the words beside it are lost.
+            return Err(problem(writes, status, &self.body(response).await.unwrap_or_default()));
         }
-        serde_json::from_slice(&body(response).await?).map_err(|e| {
-            let text = format!("expected a JSON answer, found {e}");
-            if writes { Failure::uncertain(text) } else { Failure::peer(text) }
-        })
+        let body = self.body(response).await.map_err(|text| lost(writes, text))?;
+        serde_json::from_slice(&body).map_err(|e| lost(writes, format!("expected a JSON answer, found {e}")))
+    }
+
+    /// The whole body, or why it is not here.
+    pub(super) async fn body(&self, response: Response<Incoming>) -> Result<Bytes, String> {
+        let collected = self.heard(Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect()).await;
+        let odd = |e: &dyn std::fmt::Display| {
+            format!("expected an answer of at most {ANSWER_BYTES_MAX} bytes: {e}")
+        };
+        let collected = collected.map_err(|e| odd(&e))?.map_err(|e| odd(&e))?;
+        Ok(collected.to_bytes())
     }
 }
 
-/// The whole body.
-pub(super) async fn body(response: Response<Incoming>) -> Result<Bytes, Failure> {
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    body.map(http_body_util::Collected::to_bytes)
-        .map_err(|e| Failure::peer(format!("expected an answer of at most {ANSWER_BYTES_MAX} bytes: {e}")))
+/// An answer that did not come whole: whoever wrote does not know whether it was done.
+fn lost(writes: bool, text: String) -> Failure {
+    if writes { Failure::uncertain(text).advise(REPEAT) } else { Failure::peer(text) }
 }
 
-/// What a refusal means here.
-pub(super) fn problem(status: StatusCode, body: &[u8]) -> Failure {
+/// What a refusal means here. What stands between here and the server refuses a write without knowing
+/// whether the server did it.
+pub(super) fn problem(writes: bool, status: StatusCode, body: &[u8]) -> Failure {
     let text = match serde_json::from_slice::<Problem>(body) {
         Ok(problem) => format!("{} ({}): {}", problem.error, status.as_u16(), problem.message),
         Err(_) => format!("expected an answer of `events serve`, found the status {status}"),
     };
     match status {
-        StatusCode::GATEWAY_TIMEOUT => {
-            Failure::uncertain(text).advise("publish again with the same --token: it is one publish")
-        }
+        StatusCode::GATEWAY_TIMEOUT | StatusCode::BAD_GATEWAY => lost(writes, text),
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Failure::usage(text),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {
             Failure::refused(text)

@@ -1,11 +1,11 @@
 //! `strandline events publish`.
 
 use super::client::{Ask, Server, query};
+use crate::content;
 use crate::exit::Failure;
 use crate::output::Output;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use strandline_core::coverage::TopicName;
@@ -54,7 +54,7 @@ fn read(args: &Args) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = match &args.file {
         Some(path) => {
-            let file = File::open(path).map_err(|e| Failure::io("open", path, &e))?;
+            let file = content::open(path)?;
             file.take(EVENT_BYTES_MAX + 1).read_to_end(&mut bytes)
         }
         None => io::stdin().lock().take(EVENT_BYTES_MAX + 1).read_to_end(&mut bytes),

@@ -1,6 +1,6 @@
 //! `strandline events tail`.
 
-use super::client::{Ask, Server, body, problem, query};
+use super::client::{Ask, Server, problem, query};
 use crate::entropy;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -129,9 +129,13 @@ impl Tail<'_> {
             StatusCode::NO_CONTENT => return Ok(true),
             StatusCode::CONFLICT | StatusCode::GONE => {
                 *connected = true;
-                return self.refused(&body(response).await?).map(|()| false);
+                let body = self.args.server.body(response).await.map_err(Failure::peer)?;
+                return self.refused(&body).map(|()| false);
             }
-            status => return Err(problem(status, &body(response).await?)),
+            status => {
+                let body = self.args.server.body(response).await.unwrap_or_default();
+                return Err(problem(false, status, &body));
+            }
         }
         self.stream(response.into_body()).await.map(|()| false)
     }
@@ -152,8 +156,10 @@ impl Tail<'_> {
 
     async fn stream(&mut self, mut body: Incoming) -> Result<(), Failure> {
         let (mut rest, mut frame) = (Vec::new(), Frame::default());
-        while let Some(piece) = body.frame().await {
-            let piece = piece.map_err(|e| Failure::peer(format!("the stream was cut: {e}")))?;
+        let cut = |e: &dyn std::fmt::Display| Failure::peer(format!("the stream was cut: {e}"));
+        // A connection of which the other end is gone says nothing, and does not end either.
+        while let Some(piece) = self.args.server.heard(body.frame()).await.map_err(|e| cut(&e))? {
+            let piece = piece.map_err(|e| cut(&e))?;
             let Some(bytes) = piece.data_ref() else { continue };
             rest.extend_from_slice(bytes);
             let mut begin = 0;

@@ -2,10 +2,10 @@
 
 use super::target::{Access, Contract, Place, Target, closing};
 use super::{fault, position};
+use crate::content;
 use crate::context::Context;
 use crate::exit::Failure;
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use strandline_core::stream::limits::EVENT_BYTES_MAX;
@@ -56,7 +56,7 @@ pub(super) struct OnceArgs {
 
 #[derive(Serialize)]
 struct Published {
-    id: Option<String>,
+    id: String,
     published: bool,
     generation: u64,
 }
@@ -77,7 +77,7 @@ fn read(file: Option<&PathBuf>) -> Result<Vec<u8>, Failure> {
     let (mut bytes, most) = (Vec::new(), EVENT_BYTES_MAX as u64 + 1);
     let read = match file {
         Some(path) => {
-            let file = File::open(path).map_err(|e| Failure::io("open", path, &e))?;
+            let file = content::open(path)?;
             file.take(most).read_to_end(&mut bytes)
         }
         None => io::stdin().lock().take(most).read_to_end(&mut bytes),
@@ -86,14 +86,10 @@ fn read(file: Option<&PathBuf>) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn tell(context: &Context, handle: &Handle, id: Option<EventId>, published: bool) -> Result<(), Failure> {
+fn tell(context: &Context, handle: &Handle, id: EventId, published: bool) -> Result<(), Failure> {
     let generation = handle.bound().map_or(0, |bound| bound.generation);
-    let text = match (id, published) {
-        (None, _) => "not published: the condition does not hold".to_string(),
-        (Some(id), true) => id.to_string(),
-        (Some(id), false) => format!("{id}, published before"),
-    };
-    let id = id.map(|id| id.to_string());
+    let id = id.to_string();
+    let text = if published { id.clone() } else { format!("{id}, published before") };
     context.output.result(text, &Published { id, published, generation })
 }
 
@@ -107,7 +103,11 @@ pub(super) async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let told = target.ask(&mut handle, Verb::Add { event, condition }).await;
     let done = told.and_then(|told| {
         let Told::Added { id } = told else { unreachable!("an add tells a position") };
-        tell(context, &handle, id, id.is_some())
+        let id = id.ok_or_else(|| {
+            Failure::refused("not published: the condition does not hold")
+                .advise("`stream explain` shows the last position")
+        })?;
+        tell(context, &handle, id, true)
     });
     closing(target, done)
 }
@@ -118,7 +118,7 @@ pub(super) async fn run_once(args: &OnceArgs, context: &Context) -> Result<(), F
     let told = target.ask(&mut handle, Verb::AddOnce { key, event }).await;
     let done = told.and_then(|told| {
         let Told::AddedOnce { id, published } = told else { unreachable!("add_once tells a position") };
-        tell(context, &handle, Some(id), published)
+        tell(context, &handle, id, published)
     });
     closing(target, done)
 }

@@ -16,6 +16,8 @@ use strandline_core::stream::reply::{Missed, Told};
 use strandline_core::stream::settings::{TakeSettings, Taking};
 use strandline_core::stream::{ConsumerName, EventId, GroupName, Ids, Start, StreamName, Verb};
 
+/// Most events that are taken at once.
+const TAKEN_MAX: u64 = 1_000;
 /// How long one wait for news lasts.
 const WAIT_MS: u64 = 2_000;
 /// How long the lease of a claim lasts; each claim renews it.
@@ -81,10 +83,6 @@ pub(super) async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     if let Some(topic) = &args.topic {
         settings = settings.topic(topic.as_str());
     }
-    // No more than is wanted: what is taken and not printed would stay pending.
-    if let Some(max) = args.max.and_then(|max| u32::try_from(max).ok()).filter(|max| *max < 1000) {
-        settings = settings.max_polled(max.max(1));
-    }
     let taking: Taking = settings.taking().map_err(caller)?;
     let name = match &args.consumer {
         Some(name) => name.clone(),
@@ -115,8 +113,10 @@ impl Run<'_> {
         let Some(Answered { op, result, beside }) = target.drive(|nonce| consumer.op(nonce)).await? else {
             return Ok(None);
         };
+        // One operation is under way at a time: nothing was noted since it was asked.
+        let noted = consumer.noted(&op);
         if let Beside::Server(standing) = beside
-            && let Some(failover) = consumer.heard(&op, standing.as_ref())
+            && let Some(failover) = consumer.heard(&op, noted, standing.as_ref())
         {
             show::failover(context.output, &failover)?;
         }
@@ -142,6 +142,8 @@ impl Run<'_> {
             let Told::Attended { last: after, .. } = self.ask(Verb::Attend).await? else {
                 unreachable!("attending tells the last position")
             };
+            // No more than is wanted: what is taken and not printed would stay pending.
+            self.consumer.read_at_most(u32::try_from(self.left.min(TAKEN_MAX)).expect("at most that"));
             self.consumer.pass().map_err(|error| fault::caller(&error))?;
             let mut quiet = true;
             while let Some(taken) = self.step().await? {
@@ -203,7 +205,7 @@ impl Run<'_> {
                 consumer: consumer.clone(),
                 idle_ms,
                 from,
-                events_max: u32::try_from(self.left.min(1000)).expect("at most 1000"),
+                events_max: u32::try_from(self.left.min(TAKEN_MAX)).expect("at most that"),
             };
             let Told::Claimed { next, entries, vanished, counts: _, missed } = self.ask(verb).await? else {
                 unreachable!("a claim tells what it took")

@@ -1,10 +1,13 @@
 //! Where the streams are: a directory of this machine, or a server.
 
 use super::fault;
+use crate::backend::once_free;
 use crate::context::Context;
+use crate::cut::Cut;
 use crate::exit::Failure;
+use std::env::VarError;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strandline_core::journal::log::LogError;
 use strandline_core::stream::client::LogPosition;
 use strandline_core::stream::embedded::EmbeddedError;
@@ -20,15 +23,17 @@ use strandline_file::OpenError;
 use strandline_redis::{ANSWER_MS_DEFAULT, Address, Bounds, Connection, Names, Redis, Server};
 use strandline_streams::{Backend as _, Waited};
 
-/// How long another command's hold on the directory is waited for.
-const IN_USE: Duration = Duration::from_secs(5);
+/// Where the server's URL is looked for if the command line says nothing. Not clap's: help would print it,
+/// with its password, and it would count more than a directory that is named.
+const URL_VARIABLE: &str = "STRANDLINE_REDIS_URL";
+/// Rest after a wait that failed at once.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Which server, if any.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Place {
-    /// A Redis or Valkey server, instead of the directory.
-    #[arg(long, env = "STRANDLINE_REDIS_URL", value_name = "URL")]
+    /// A Redis or Valkey server, instead of the directory; without --dir also as STRANDLINE_REDIS_URL says.
+    #[arg(long, value_name = "URL")]
     redis: Option<String>,
     /// What the server's keys begin with.
     #[arg(long, default_value = "strandline", value_name = "NAME", value_parser = super::stream)]
@@ -119,10 +124,10 @@ pub(super) enum Access {
 impl Place {
     /// Opens the directory, or connects.
     pub(super) async fn open(&self, context: &Context, access: Access) -> Result<Target, Failure> {
-        match &self.redis {
-            Some(url) => self.connect(url).await,
+        match self.server(context)? {
+            Some(url) => self.connect(&url).await,
             None => {
-                let dir = context.dir.as_deref().ok_or_else(|| {
+                let dir = context.named_dir()?.ok_or_else(|| {
                     Failure::usage("expected a directory or a server, found neither")
                         .advise("give --dir DIR, or --redis redis://HOST/")
                 })?;
@@ -130,19 +135,34 @@ impl Place {
                     let text = format!("expected streams in {}, found none", dir.display());
                     return Err(Failure::refused(text).advise("`stream add` makes them"));
                 }
-                open(dir).map(Target::Directory)
+                open(dir, context).map(Target::Directory)
+            }
+        }
+    }
+
+    /// The server's URL. What is said on the command line counts more than what the environment says.
+    fn server(&self, context: &Context) -> Result<Option<String>, Failure> {
+        if self.redis.is_some() || context.dir_was_given {
+            return Ok(self.redis.clone());
+        }
+        match std::env::var(URL_VARIABLE) {
+            Ok(url) => Ok(Some(url)),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(_)) => {
+                Err(Failure::usage(format!("expected a URL in {URL_VARIABLE}, found what is not UTF-8")))
             }
         }
     }
 
     async fn connect(&self, url: &str) -> Result<Target, Failure> {
+        let shown = without_secrets(url);
         let address = Address::one(url).map_err(|e| {
-            Failure::usage(format!("expected an address like redis://HOST:PORT/, found {url:?}: {e}"))
+            Failure::usage(format!("expected an address like redis://HOST:PORT/, found {shown:?}: {e}"))
         })?;
         let names = Names::Tagged { prefix: self.prefix.clone(), tag: None };
         let server = address.server(names.clone(), ANSWER_MS_DEFAULT).await;
         let server = server.map_err(|e| {
-            Failure::peer(format!("cannot reach {url}: {e}")).advise("is the server running there?")
+            Failure::peer(format!("cannot reach {shown}: {e}")).advise("is the server running there?")
         })?;
         let redis =
             Redis::at(address, names, Bounds::default()).map_err(|e| Failure::storage(e.to_string()))?;
@@ -150,30 +170,36 @@ impl Place {
     }
 }
 
-fn open(dir: &Path) -> Result<Embedded, Failure> {
-    let start = Instant::now();
-    loop {
-        let failed = match Embedded::open(dir, EmbeddedOptions::default()) {
-            Ok((embedded, _)) => return Ok(embedded),
-            Err(OpenFailed::Open(OpenError::InUse(_))) if start.elapsed() < IN_USE => {
-                std::thread::sleep(PAUSE);
-                continue;
-            }
-            Err(failed) => failed,
-        };
-        let text = failed.to_string();
-        return Err(match failed {
-            OpenFailed::Open(OpenError::InUse(_)) => {
-                Failure::refused(text).advise("one program at a time has it open; try again when that ended")
-            }
-            OpenFailed::Open(OpenError::Storage(fault))
-            | OpenFailed::Keyspace(EmbeddedError::Log(LogError::Storage(fault))) => fault.into(),
-            OpenFailed::Keyspace(EmbeddedError::Log(
-                LogError::OtherKind { .. } | LogError::Exists { .. },
-            )) => Failure::usage(text).advise("streams need a directory of their own"),
-            OpenFailed::Keyspace(_) | OpenFailed::Entropy(_) => Failure::storage(text),
-        });
-    }
+/// A URL without what may be a password: whatever stands before the host, and the parameters.
+fn without_secrets(url: &str) -> String {
+    let (scheme, rest) =
+        url.split_once("://").map_or(("", url), |(_, rest)| (&url[..url.len() - rest.len()], rest));
+    let host = rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, host)| format!("...@{host}"));
+    let host = host.split_once('?').map_or_else(|| host.clone(), |(host, _)| format!("{host}?..."));
+    format!("{scheme}{host}")
+}
+
+fn open(dir: &Path, context: &Context) -> Result<Embedded, Failure> {
+    let in_use = |failed: &OpenFailed| matches!(failed, OpenFailed::Open(OpenError::InUse(_)));
+    let failed = match once_free(|| Embedded::open(dir, EmbeddedOptions::default()), in_use) {
+        Ok((embedded, opened)) => {
+            context.tell_cut(Cut::of_streams(&opened).as_ref());
+            return Ok(embedded);
+        }
+        Err(failed) => failed,
+    };
+    let text = failed.to_string();
+    Err(match failed {
+        OpenFailed::Open(OpenError::InUse(_)) => {
+            Failure::refused(text).advise("one program at a time has it open; try again when that ended")
+        }
+        OpenFailed::Open(OpenError::Storage(fault))
+        | OpenFailed::Keyspace(EmbeddedError::Log(LogError::Storage(fault))) => fault.into(),
+        OpenFailed::Keyspace(EmbeddedError::Log(LogError::OtherKind { .. } | LogError::Exists { .. })) => {
+            Failure::usage(text).advise("streams need a directory of their own")
+        }
+        OpenFailed::Keyspace(_) | OpenFailed::Entropy(_) => Failure::storage(text),
+    })
 }
 
 fn nonce() -> Result<Nonce, Failure> {
@@ -274,5 +300,23 @@ pub(super) fn closing(target: Target, done: Result<(), Failure>) -> Result<(), F
     match (done, target.close()) {
         (Ok(()), Ok(())) => Ok(()),
         (Err(failure), _) | (Ok(()), Err(failure)) => Err(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_url_that_may_be_a_password_is_shown() {
+        for (url, shown) in [
+            ("redis://host:6379/0", "redis://host:6379/0"),
+            ("rediss://user:secret@host/", "rediss://...@host/"),
+            ("redis://:sec/r@et@host/", "redis://...@host/"),
+            ("redis+unix:///run/redis.sock?pass=secret", "redis+unix:///run/redis.sock?..."),
+            ("user:secret@host", "...@host"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+        }
     }
 }
