@@ -228,7 +228,7 @@ fn the_quick_ways_are_these_commands() {
     let expected: [(Verb, &[&str]); 3] = [
         (add(), &["TIME", "HMGET", "XADD"]),
         (read(), &["TIME", "HMGET", "HMGET", "XREADGROUP", "XRANGE", "HSET"]),
-        (ack, &["TIME", "HMGET", "XACK", "HMGET", "XPENDING", "XRANGE", "XREVRANGE", "HSET"]),
+        (ack, &["TIME", "HMGET", "HMGET", "XACK", "XPENDING", "XRANGE", "XREVRANGE", "HSET"]),
     ];
     for (verb, commands) in expected {
         let (seen, _) = inside(&mut real, &mut handle, verb.clone());
