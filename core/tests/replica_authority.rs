@@ -337,6 +337,26 @@ fn a_higher_epoch_that_is_heard_while_one_is_taken_ends_the_move() {
     }
 }
 
+/// What else a peer says of where it stands waits for the next time it does.
+#[test]
+fn a_higher_epoch_is_heard_while_an_earlier_position_is_judged() {
+    let mut cluster = Cluster::new(5);
+    let a = cluster.add("a", true, small_config());
+    write(&mut cluster, a, 9);
+    let tail = cluster.replica(a).status().tail;
+    let peer = Peer::native(&mut cluster, a, "w");
+    cluster.settle();
+    // The digest there is read, which takes its time.
+    let floor = Mark { version: Version::ZERO, digest: None };
+    let here = Mark { version: at(tail.sequence - 1), digest: Some([7; 32]) };
+    peer.send_own(&mut cluster, OwnMessage::Position(Position { floor, tail: here, epochs: Vec::new() }));
+    cluster.drain(a);
+    assert!(!cluster.nodes[a].host.commands.is_empty(), "it is being judged");
+    assert!(peer.status(&mut cluster).verdict.is_none());
+    tells(&peer, &mut cluster, 3, Version::ZERO);
+    assert!(fenced(&mut cluster, a));
+}
+
 #[test]
 fn a_higher_epoch_that_is_heard_before_anything_is_stored_ends_both() {
     for (taken, wins) in [(5, false), (7, true)] {

@@ -39,15 +39,17 @@ impl Session {
             tail: position.tail.version,
             tail_digest: position.tail.digest,
         };
+        // Not left to the next position, though where the peer stands is: who writes in an epoch that is over must
+        // not go on until then.
+        if let Some(last) = position.epochs.last() {
+            shared.heard_epoch(last);
+        }
         if self.digests.judges() {
             return;
         }
         self.evidence.peer_tail = theirs.tail;
         self.evidence.stood = true;
         self.evidence.peer_epoch = position.epochs.last().cloned();
-        if let Some(last) = position.epochs.last() {
-            shared.heard_epoch(last);
-        }
         let side = Side { tail: theirs.tail, epochs: &position.epochs };
         if let Some(found) = shared.judge_epochs(shared.history.tail(), side) {
             return self.stop(shared, found);
