@@ -31,11 +31,34 @@ struct Master {
 type Environment = Vec<(&'static str, PathBuf)>;
 
 impl Master {
-    fn start(environment: Environment) -> Self {
-        let [port, bus] = free_ports();
-        let directory = TempDir::new().expect("a directory");
-        let child = spawn(port, bus, &directory, &environment);
-        Self { child, port, bus, directory, environment }
+    /// One that answers. A port that was free may be taken before it is listened on: then others are tried.
+    fn start(environment: &Environment) -> Self {
+        for _ in 0..5 {
+            let [port, bus] = free_ports();
+            let directory = TempDir::new().expect("a directory");
+            let child = spawn(port, bus, &directory, environment);
+            let mut master = Self { child, port, bus, directory, environment: environment.clone() };
+            if master.answers() {
+                return master;
+            }
+        }
+        panic!("expected a redis-server that answers; install Redis 7.0 or later")
+    }
+
+    /// Whether it comes to answer, it and nobody else on its port.
+    fn answers(&mut self) -> bool {
+        let begun = Instant::now();
+        let own = format!("process_id:{}\r", self.child.id());
+        while begun.elapsed() < START {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return false;
+            }
+            if self.ask::<String>(&["INFO", "server"]).is_ok_and(|told| told.contains(&own)) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
     }
 
     fn url(&self) -> String {
@@ -113,11 +136,8 @@ impl RedisCluster {
     }
 
     fn start_by(environment: &[(&'static str, PathBuf)], mut tick: impl FnMut()) -> Self {
-        let cluster = Self { masters: (0..3).map(|_| Master::start(environment.to_vec())).collect() };
+        let cluster = Self { masters: (0..3).map(|_| Master::start(&environment.to_vec())).collect() };
         for (index, master) in cluster.masters.iter().enumerate() {
-            wait(&format!("an answer on port {}", master.port), || {
-                master.ask::<String>(&["PING"]).is_ok_and(|pong| pong == "PONG")
-            });
             let (first, last) = cluster.range(index);
             let arguments = ["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()];
             master.ask::<()>(&arguments).expect("slots that nobody has");

@@ -29,6 +29,11 @@ impl Process {
     /// If there is no `redis-server`, or it does not answer.
     #[must_use]
     pub fn start() -> Self {
+        // A port that was free may be taken before it is listened on: then others are tried.
+        (0..5).find_map(|_| Self::on_a_free_port()).expect("a redis-server that answers")
+    }
+
+    fn on_a_free_port() -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let directory = TempDir::new().unwrap();
         let child = Command::new("redis-server")
@@ -38,13 +43,16 @@ impl Process {
             .stdout(Stdio::null())
             .spawn()
             .expect("expected redis-server on the path");
-        let process = Self { child, _directory: directory, port };
-        let until = Instant::now() + Duration::from_secs(20);
+        let mut process = Self { child, _directory: directory, port };
+        let until = Instant::now() + Duration::from_secs(60);
         while process.connect().and_then(|mut c| redis::cmd("PING").query::<String>(&mut c)).is_err() {
+            if let Ok(Some(_)) = process.child.try_wait() {
+                return None;
+            }
             assert!(Instant::now() < until, "the server does not answer on port {port}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        process
+        Some(process)
     }
 
     fn connect(&self) -> redis::RedisResult<Connection> {

@@ -9,10 +9,7 @@ impl RedisCluster {
     /// If it does not follow in time.
     #[must_use]
     pub fn replica_of(&self, master: usize) -> Replica {
-        let server = Master::start(Environment::new());
-        wait(&format!("an answer on port {}", server.port), || {
-            server.ask::<String>(&["PING"]).is_ok_and(|pong| pong == "PONG")
-        });
+        let server = Master::start(&Environment::new());
         self.meet(&server);
         let id = self.id(master);
         wait("a replica that knows its master", || server.ask::<()>(&["CLUSTER", "REPLICATE", &id]).is_ok());

@@ -18,6 +18,11 @@ impl RedisServer {
 
     /// One with these arguments besides.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        // A port that was free may be taken before it is listened on: then others are tried.
+        (0..5).find_map(|_| Self::on_a_free_port(arguments)).expect("a redis-server that answers")
+    }
+
+    fn on_a_free_port(arguments: &[&str]) -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
         let directory = tempfile::tempdir().expect("a directory");
         let child = Command::new("redis-server")
@@ -30,13 +35,16 @@ impl RedisServer {
             .stderr(Stdio::null())
             .spawn()
             .expect("expected redis-server on the path");
-        let server = Self { child, port, _directory: directory };
+        let mut server = Self { child, port, _directory: directory };
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "the server does not answer on port {port}");
+            if let Ok(Some(_)) = server.child.try_wait() {
+                return None;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "the server does not answer on port {port}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        server
+        Some(server)
     }
 
     pub(crate) fn url(&self) -> String {

@@ -24,12 +24,15 @@ impl Server {
 
     /// The same with further arguments.
     pub(crate) fn start_with(args: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let directory = TempDir::new().unwrap();
-        let child = spawn(port, &directory, args);
-        let server = Self { child, directory, port };
-        server.wait();
-        server
+        // A port that was free may be taken before it is listened on: then others are tried.
+        let server = (0..5).find_map(|_| {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let directory = TempDir::new().unwrap();
+            let child = spawn(port, &directory, args);
+            let mut server = Self { child, directory, port };
+            server.answers().then_some(server)
+        });
+        server.expect("a redis-server that answers")
     }
 
     pub(crate) fn url(&self) -> String {
@@ -51,16 +54,20 @@ impl Server {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.child = spawn(self.port, &self.directory, &[]);
-        self.wait();
+        assert!(self.answers(), "the server does not come back on port {}", self.port);
     }
 
-    fn wait(&self) {
-        let until = Instant::now() + Duration::from_secs(20);
+    fn answers(&mut self) -> bool {
+        let until = Instant::now() + Duration::from_secs(60);
         let client = redis::Client::open(self.url()).unwrap();
         while client.get_connection().and_then(|mut c| redis::cmd("PING").query::<String>(&mut c)).is_err() {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return false;
+            }
             assert!(Instant::now() < until, "the server does not answer on port {}", self.port);
             std::thread::sleep(Duration::from_millis(20));
         }
+        true
     }
 }
 
